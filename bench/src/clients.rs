@@ -204,6 +204,7 @@ impl Client {
             }
             (Launch::Program(program), Work::ColdCall | Work::WarmCall) if self.is_small_program() => {
                 let mut words = program.clone();
+                // A result of five bytes, as long as the `hello` that the command lines get.
                 words.extend([Row::Big.word().to_owned(), "5".to_owned(), "--".to_owned()]);
                 words.extend(stdio);
                 Some(Invocation { words, variables: Vec::new(), is_timed: true, gateway: None })
@@ -250,9 +251,11 @@ impl Client {
             (_, "rmcp") => Some(Gateway::rmcp(&words(&sibling_program("bench-rmcp-proxy").ok()?, &[]), server)),
             (Launch::Toolrack { program, home }, _) => Some(Gateway::toolrack(program, &home.join("warm"), server)),
             (Launch::CommandLine { tools, home, .. }, "mcporter") => {
+                // Node and the script, without the words for listing.
                 Some(Gateway::mcporter(tools.get(..2)?, &home.join("mcporter"), server))
             }
             (Launch::CommandLine { tools, home, .. }, "fastmcp-cli") => {
+                // The program, without the words for listing.
                 Some(Gateway::fastmcp(tools.get(..1)?, &home.join("fastmcp"), server))
             }
             _ => None,
@@ -270,6 +273,8 @@ impl Client {
         ["limit", "rmcp"].contains(&self.name)
     }
 
+    /// Returns the number of calls. In the other rows, `count` is the size of one piece of work, which every client
+    /// does as a whole.
     fn count(&self, row: Row, count: usize) -> usize {
         match row {
             Row::StdioOne | Row::Stdio64 | Row::HttpOne | Row::Http64 => count / self.divisor,
@@ -278,7 +283,7 @@ impl Client {
     }
 }
 
-/// Reports a gateway that could not be started on stderr.
+/// Returns the gateway; reports on stderr why it could not be started.
 fn reported(gateway: Result<Gateway, AnyError>) -> Option<Gateway> {
     gateway.inspect_err(|error| eprintln!("a gateway could not be started: {error}")).ok()
 }

@@ -26,6 +26,7 @@ impl Default for Life {
 #[must_use]
 pub fn native(offer: Offer, life: Life) -> Native {
     Native::new("fast", move |io, stop| async move {
+        // An error means that the client is gone.
         let _ = stop.run_until_cancelled(serve(io, offer, life)).await;
     })
 }

@@ -104,29 +104,29 @@ impl Request<'_> {
     }
 
     fn page(&self, offer: Offer) -> String {
-        let from: usize = self.params.cursor.as_ref().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
+        let start: usize = self.params.cursor.as_ref().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
         let page = if offer.page == 0 { usize::MAX } else { offer.page };
-        let to = offer.tools.min(from.saturating_add(page));
+        let end = offer.tools.min(start.saturating_add(page));
         let mut out = String::from(r#"{"tools":["#);
-        if from == 0 {
+        if start == 0 {
             out += CALLABLE;
         }
-        for index in from..to {
-            if index > from {
+        for index in start..end {
+            if index > start {
                 out.push(',');
             }
             let _ = write!(out, r#"{{"name":"tool_{index:04}","description":"{DESCRIPTION}","inputSchema":{SCHEMA}}}"#);
         }
         out.push(']');
-        if to < offer.tools {
-            let _ = write!(out, r#","nextCursor":"{to}""#);
+        if end < offer.tools {
+            let _ = write!(out, r#","nextCursor":"{end}""#);
         }
         if offer.is_modern {
             out += r#","ttlMs":0,"cacheScope":"private","resultType":"complete""#;
         }
         out.push('}');
         // If no tool follows the first three, remove the comma after them.
-        if from == 0 && to == 0 { out.replacen(",]", "]", 1) } else { out }
+        if start == 0 && end == 0 { out.replacen(",]", "]", 1) } else { out }
     }
 
     fn call(&self, offer: Offer, events: &mut Vec<String>) -> Result<String, (i64, &'static str)> {

@@ -57,9 +57,9 @@ impl Gateway {
     pub(crate) fn toolrack(program: &Path, home: &Path, server: &[String]) -> Result<Self, AnyError> {
         fs::create_dir_all(home)?;
         fs::write(home.join("mcp.json"), configuration(server, &json!({}))?)?;
-        let own = program.display().to_string();
+        let program = program.display().to_string();
         let options = ["serve", "--listen", "127.0.0.1:0", "--no-open", "--with-parent", "--json", "--allow", "fast/*"];
-        let words = [&[own.clone()][..], &options.map(str::to_owned)].concat();
+        let words = [&[program.clone()][..], &options.map(str::to_owned)].concat();
         let variables = [("TOOLRACK_HOME", home.display().to_string())];
         let (child, line) = first_line(&words, &variables)?;
         let mut gateway = Self { child: Some(child), cleanup: None, url: String::new(), token: None };
@@ -67,7 +67,7 @@ impl Gateway {
         let text = |name: &str| started[name].as_str().map(str::to_owned).ok_or("the daemon did not say where it is");
         (gateway.url, gateway.token) = (text("mcp")?, Some(text("token")?));
         // Make a call, so that the server is connected before the measurement.
-        let call = Command::new(own).args(["call", "fast/echo", "text=hello"]).envs(variables).output()?;
+        let call = Command::new(program).args(["call", "fast/echo", "text=hello"]).envs(variables).output()?;
         if call.status.success() { Ok(gateway) } else { Err("the daemon does not work".into()) }
     }
 
@@ -113,6 +113,7 @@ fn free_port() -> Result<u16, AnyError> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
+/// Starts a program, and returns it with the first line that it prints.
 fn first_line(words: &[String], variables: &[(&str, String)]) -> Result<(Child, String), AnyError> {
     let (program, args) = words.split_first().ok_or("no command")?;
     let mut command = Command::new(program);

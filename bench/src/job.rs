@@ -171,7 +171,7 @@ impl Job {
     /// The command that starts the server.
     ///
     /// # Errors
-    /// When there is a URL instead.
+    /// When the job has no command.
     pub fn command(&self) -> Result<(&str, &[String]), AnyError> {
         match &self.target {
             Target::Command(words) => words.split_first().map(|(first, rest)| (first.as_str(), rest)),
@@ -183,7 +183,7 @@ impl Job {
     /// The URL of the server.
     ///
     /// # Errors
-    /// When there is a command instead.
+    /// When the job has no URL.
     pub fn url(&self) -> Result<&str, AnyError> {
         match &self.target {
             Target::Url(url) => Ok(url),

@@ -35,11 +35,11 @@ struct Options {
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
-    let done = match words.split_first() {
+    let outcome = match words.split_first() {
         Some((first, command)) if first == "timed" => timed::run_timed(command),
         _ => options(&words).and_then(|options| run(&options)),
     };
-    match done {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -88,11 +88,12 @@ fn run(options: &Options) -> Result<(), AnyError> {
     }
     let rows_named = plans.iter().any(|plan| options.only.iter().any(|word| word == plan.name));
     let clients_named = clients.iter().any(|client| options.only.iter().any(|word| word == client.name));
-    let wanted = |name: &str, some_named: bool| !some_named || options.only.iter().any(|word| word == name);
+    let is_selected = |name: &str, some_named: bool| !some_named || options.only.iter().any(|word| word == name);
     let mut measured = Measured::new();
     for round in 1..=options.rounds {
-        for (row, plan) in plans.iter().enumerate().filter(|(_, plan)| wanted(plan.name, rows_named)) {
-            for (column, client) in clients.iter().enumerate().filter(|(_, client)| wanted(client.name, clients_named))
+        for (row, plan) in plans.iter().enumerate().filter(|(_, plan)| is_selected(plan.name, rows_named)) {
+            for (column, client) in
+                clients.iter().enumerate().filter(|(_, client)| is_selected(client.name, clients_named))
             {
                 measure(plan, client, &servers, round).into_iter().for_each(|figures| {
                     measured.entry((row, column)).or_default().push(figures);

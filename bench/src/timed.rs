@@ -27,8 +27,8 @@ pub(crate) struct Invocation {
 pub(crate) fn run_client(invocation: Invocation) -> Result<Figures, AnyError> {
     let Invocation { mut words, variables, is_timed, gateway } = invocation;
     if is_timed {
-        let own = env::current_exe()?.display().to_string();
-        words.splice(0..0, [own, "timed".to_owned()]);
+        let this_program = env::current_exe()?.display().to_string();
+        words.splice(0..0, [this_program, "timed".to_owned()]);
     }
     let (program, args) = words.split_first().ok_or("no command")?;
     let mut command = Command::new(program);

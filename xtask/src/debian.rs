@@ -13,16 +13,16 @@ use crate::run::{execute, output, program};
 /// # Errors
 /// Skipped, with the reason, when they cannot be installed: a machine without Debian's packages can still run the rest.
 pub(crate) fn install(programs: &[&str]) -> Step {
-    let wanted: Vec<_> = programs.iter().copied().filter(|program| !is_there(program)).collect();
-    if wanted.is_empty() {
+    let missing: Vec<_> = programs.iter().copied().filter(|program| !is_there(program)).collect();
+    if missing.is_empty() {
         return Ok(());
     }
     if output(program("apt-get").arg("--version")).is_none() {
-        return Err(Stop::Skipped(format!("there is no apt-get to install {}", wanted.join(" and "))));
+        return Err(Stop::Skipped(format!("there is no apt-get to install {}", missing.join(" and "))));
     }
-    let apt = || apt().ok_or_else(|| Stop::Skipped(format!("only root or CI installs {}", wanted.join(" and "))));
+    let apt = || apt().ok_or_else(|| Stop::Skipped(format!("only root or CI installs {}", missing.join(" and "))));
     execute(apt()?.args(["update", "-qq"]))
-        .and_then(|()| execute(apt()?.args(["install", "-qq", "-y", "--no-install-recommends"]).args(&wanted)))
+        .and_then(|()| execute(apt()?.args(["install", "-qq", "-y", "--no-install-recommends"]).args(&missing)))
         .map_err(|why| match why {
             Stop::Failed(why) | Stop::Skipped(why) => Stop::Skipped(why),
         })

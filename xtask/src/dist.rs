@@ -39,12 +39,12 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
         report.step("programs", || copy_built(plan));
         return;
     }
-    let mut made = None;
+    let mut outcome = None;
     report.step("programs and their pages", || {
-        made = Some(stage(plan)?);
+        outcome = Some(stage(plan)?);
         Ok(())
     });
-    let Some((staged, released)) = made else { return };
+    let Some((staged, released)) = outcome else { return };
     report.step("archives and installer", || pack_archives(&staged, &released));
     report.step("zip and manifest for winget", || winget::write_for(&staged, &released));
     report.step("symbols of glibc 2.17 at most", || check_glibc(&staged));
@@ -91,21 +91,24 @@ fn stage(plan: &Plan) -> Result<(Vec<Staged>, Released), Stop> {
     fs::create_dir_all(&released.folder).map_err(failed("make", &released.folder))?;
     let built = plan.built()?;
     let runnable = runnable_folder(&built)?;
-    let mut all = Vec::new();
+    let mut all_staged = Vec::new();
     for (target, folder) in &built {
         let staged = Staged::of_programs(target, folder, root().join("target/dist/stage").join(target.triple))?;
         staged.add_manual_and_completions(&runnable)?;
-        all.push(staged);
+        all_staged.push(staged);
     }
-    Ok((all, released))
+    Ok((all_staged, released))
 }
 
 /// Returns the folder of the programs that run on this machine. Only these can write the manual and the completions.
 fn runnable_folder(built: &[(&'static Target, PathBuf)]) -> Result<PathBuf, Stop> {
-    let here = target::here()?;
-    let folder = built.iter().find(|(target, _)| *target == here).map(|(_, folder)| folder.clone());
+    let this_machine = target::here()?;
+    let folder = built.iter().find(|(target, _)| *target == this_machine).map(|(_, folder)| folder.clone());
     folder.ok_or_else(|| {
-        Stop::Failed(format!("the program for {} writes the manual: name its folder with --programs", here.triple))
+        Stop::Failed(format!(
+            "the program for {} writes the manual: name its folder with --programs",
+            this_machine.triple
+        ))
     })
 }
 
@@ -123,6 +126,7 @@ fn check_glibc(staged: &[Staged]) -> Step {
     on_linux(staged, needed::check_symbols)
 }
 
+/// Runs `check` on each program for Linux.
 fn on_linux(staged: &[Staged], check: impl Fn(&Path) -> Step) -> Step {
     let linux = staged.iter().filter(|staged| staged.target.is_linux());
     linux.flat_map(|staged| PROGRAMS.iter().map(|name| staged.program(name))).try_for_each(|path| check(&path))
@@ -134,8 +138,8 @@ fn copy_built(plan: &Plan) -> Step {
     for (target, folder) in plan.built()? {
         for name in PROGRAMS {
             let file = target.file_of(name);
-            let to = root().join("target/dist/built").join(target.triple).join(&file);
-            staged::copy_file(&folder.join(&file), &to, 0o755)?;
+            let copy = root().join("target/dist/built").join(target.triple).join(&file);
+            staged::copy_file(&folder.join(&file), &copy, 0o755)?;
         }
     }
     Ok(())

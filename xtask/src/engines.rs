@@ -19,14 +19,14 @@ pub(crate) fn install(report: &mut Report) {
 
 /// Returns the test modules that cannot run here, and why.
 pub(crate) fn missing<'a>() -> impl Iterator<Item = (&'static str, &'a str)> {
-    let podman = podman_does_not_run().map(|why| ("needs_podman", why));
+    let podman = podman_problem().map(|why| ("needs_podman", why));
     let docker = (!is_there("docker")).then_some(("needs_docker", "there is no `docker` on the path"));
     podman.into_iter().chain(docker)
 }
 
-/// Returns the reason why Podman does not run, if it does not. Starts a container to find out, because machines fail in
-/// too many different ways.
-pub(crate) fn podman_does_not_run() -> Option<&'static str> {
+/// Returns the reason why Podman does not run; `None` if it does. Starts a container to find out, because no other
+/// check shows all the ways in which a machine can prevent that.
+pub(crate) fn podman_problem() -> Option<&'static str> {
     if !PODMAN.iter().all(|name| is_there(name)) {
         return Some("podman, runc or catatonit is not there (`cargo xtask install`, as root on Debian)");
     }
@@ -35,6 +35,7 @@ pub(crate) fn podman_does_not_run() -> Option<&'static str> {
     }
     let folder = root().join(".cache/podman");
     let runs = run_true(&folder).is_some();
+    // Files that cannot be removed do no harm: the next check writes over them.
     let _ = fs::remove_dir_all(&folder);
     (!runs).then_some("podman is installed, but cannot run a container on this machine")
 }

@@ -141,7 +141,7 @@ impl Python {
 /// again.
 const NOTE: &str = "installed";
 
-fn write_note(folder: &Path, wanted: &str) -> Step {
+fn write_note(folder: &Path, text: &str) -> Step {
     let note = folder.join(NOTE);
-    fs::write(&note, wanted).map_err(failed("write", &note))
+    fs::write(&note, text).map_err(failed("write", &note))
 }

@@ -20,7 +20,7 @@ pub(crate) struct Peers {
     venv: Result<PathBuf, String>,
     /// The virtual environment of the model and its server.
     model: Result<PathBuf, String>,
-    /// The virtual environment of the server of S3.
+    /// The virtual environment of the S3 server.
     object_storage: Result<PathBuf, String>,
     /// The packages of the agent frameworks for Node.
     node_frameworks: Result<PathBuf, String>,

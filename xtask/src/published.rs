@@ -16,7 +16,7 @@ const MAX_FILE_BYTES: u64 = 400 * 1024;
 /// The maximum number of bytes of one package. crates.io accepts ten times as many.
 const MAX_PACKAGE_BYTES: u64 = 1024 * 1024;
 
-/// The fields of a manifest that registries execute, or by which users find a crate.
+/// The fields of a manifest that registries require or show, or by which users find a crate.
 const FIELDS: [&str; 8] =
     ["description", "readme", "keywords", "categories", "license", "repository", "rust-version", "edition"];
 
@@ -123,6 +123,7 @@ impl Packed {
 
 /// Reads a line of `tar -tv`: the kind of the file, its bytes, and its path in the package.
 fn parse_entry(line: &str, stem: &str) -> Option<(char, u64, String)> {
+    // The words of a line: mode, owner, size, date, time, path.
     let mut words = line.split_whitespace();
     let kind = words.next()?.chars().next()?;
     let size = words.nth(1)?.parse().ok()?;

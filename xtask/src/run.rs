@@ -11,8 +11,9 @@ use crate::report::{Step, Stop};
 pub(crate) fn root() -> PathBuf {
     // Cargo sets the variable to where this crate is now. Where it was built is the second choice, because the folder
     // may have been moved since.
-    let here = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
-    here.parent().map_or(here.clone(), Path::to_path_buf)
+    let crate_folder =
+        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    crate_folder.parent().map_or(crate_folder.clone(), Path::to_path_buf)
 }
 
 /// Returns the command of a program, with the root of the workspace as its working folder.

@@ -55,13 +55,13 @@ fn run(peers: &Peers, arguments: &[&str]) -> Step {
         .chain(ipv6::missing())
         .chain(systemd::missing())
         .collect();
-    let without: Vec<_> = missing.iter().map(|(module, _)| format!("test(/(^|::){module}::/)")).collect();
+    let filters: Vec<_> = missing.iter().map(|(module, _)| format!("test(/(^|::){module}::/)")).collect();
     let mut run = nextest()?;
     run.args(["run", "--workspace", "--locked", "--profile", "ci"]).args(arguments).envs(peers.variables());
-    if !without.is_empty() {
-        run.args(["-E", &format!("not ({})", without.join(" | "))]);
+    if !filters.is_empty() {
+        run.args(["-E", &format!("not ({})", filters.join(" | "))]);
     }
-    for ((module, why), filter) in missing.iter().zip(&without) {
+    for ((module, why), filter) in missing.iter().zip(&filters) {
         let mut list = nextest()?;
         list.args(["list", "--workspace", "--locked", "--profile", "ci", "-T", "oneline", "-E", filter]);
         let names = output(&mut list).unwrap_or_default();

@@ -64,8 +64,8 @@ impl Tool {
         let by_default = self.subcommand.map_or_else(|| self.name.into(), |_| cargo);
         [by_default, self.built_path()]
             .into_iter()
-            .find(|place| self.is_new_enough(place))
-            .map(|place| self.command(&place))
+            .find(|path| self.is_new_enough(path))
+            .map(|path| self.command(&path))
     }
 
     /// Returns the tool, and first installs it if necessary. Cargo builds it from source, which takes minutes. It is
@@ -90,14 +90,14 @@ impl Tool {
         root().join(".cache/tools/bin").join(self.name)
     }
 
-    fn is_new_enough(&self, place: &Path) -> bool {
-        let printed = output(self.command(place).arg("--version"));
+    fn is_new_enough(&self, path: &Path) -> bool {
+        let printed = output(self.command(path).arg("--version"));
         printed.and_then(|printed| version(&printed)).is_some_and(|version| version >= self.oldest)
     }
 
     /// Cargo gives a subcommand its name as the first argument; a direct call has to do the same.
-    fn command(&self, place: &Path) -> Command {
-        let mut command = program(place);
+    fn command(&self, path: &Path) -> Command {
+        let mut command = program(path);
         command.args(self.subcommand);
         command
     }

@@ -66,7 +66,7 @@ fn main() -> Result<(), AnyError> {
 
 /// Answers all requests of one read with one write.
 fn stdio(options: &Options) -> io::Result<()> {
-    let mut left = options.messages;
+    let mut messages_left = options.messages;
     let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
     let (mut pending, mut out) = (Vec::with_capacity(1 << 16), Vec::new());
     let mut buffer = vec![0; 1 << 16];
@@ -80,10 +80,10 @@ fn stdio(options: &Options) -> io::Result<()> {
         while let Some(length) = memchr::memchr(b'\n', &pending[from..]) {
             let line = &pending[from..from + length];
             from += length + 1;
-            if left == 0 {
+            if messages_left == 0 {
                 return Ok(());
             }
-            left -= 1;
+            messages_left -= 1;
             let Ok(request) = serde_json::from_slice::<Request<'_>>(line) else { continue };
             let answer = request.answer(options.offer);
             for message in answer.events.iter().chain(&answer.response) {
@@ -108,6 +108,7 @@ async fn http(options: Options) -> Result<(), AnyError> {
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => accepted?.0,
+            // Forget a connection that has ended.
             Some(_) = connections.join_next() => continue,
         };
         stream.set_nodelay(true)?;

@@ -11,7 +11,7 @@ use std::{error::Error, sync::Arc};
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use toolrack_agent::{Agent, Limits, Message, NoFront, Role, Turn, model::Scripted};
+use toolrack_agent::{Agent, Limits, Message, NoopFront, Role, Turn, model::Scripted};
 use toolrack_host::{
     Abilities, Asker, Desired, Host, Policy, ServerName, ServerSpec,
     ask::{Confirm, Confirmed},
@@ -19,8 +19,8 @@ use toolrack_host::{
 };
 use toolrack_testkit::fake_server_path;
 
-/// Refuses calls that could reveal a secret. A program could ask a user here; the time-outs of the call pause
-/// meanwhile.
+/// Refuses destructive calls, hides the code of the door in the arguments, and approves all other calls. A program
+/// could ask a user here; the time-outs of the call pause meanwhile.
 struct Careful;
 
 impl Asker for Careful {
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut agent = Agent::new(Arc::new(model), host.clone());
     agent.asker = Some(Arc::new(Careful));
     let mut turn = Turn::new(vec![Message::new(Role::User, "Tell all of them.")], Limits::default());
-    agent.run(&mut turn, &mut NoFront).await?;
+    agent.run(&mut turn, &mut NoopFront).await?;
     for message in turn.messages().iter().filter(|message| message.role == Role::Tool) {
         println!("the model gets: {}", text::for_line(&message.content));
     }

@@ -17,10 +17,10 @@ use toolrack_agent::{
 use toolrack_host::{Desired, Host, ServerName, ServerSpec, text};
 use toolrack_testkit::fake_server_path;
 
-/// Prints each event. A front that stores conversations also implements `keep`.
-struct Printed;
+/// Prints each event. A front that stores conversations also implements `store`.
+struct Printer;
 
-impl Front for Printed {
+impl Front for Printer {
     fn on_event(&mut self, event: TurnEvent<'_>) {
         match event {
             TurnEvent::Asked { round } => println!("round {round}"),
@@ -55,14 +55,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut agent = Agent::new(model(), host.clone());
     agent.system = Some("You add numbers with a tool, never in your head.".to_owned());
     let mut turn = Turn::new(vec![Message::new(Role::User, "What are 17 and 25?")], Limits::default());
-    let end = agent.run(&mut turn, &mut Printed).await?;
+    let end = agent.run(&mut turn, &mut Printer).await?;
     println!("{end:?} in {} rounds, {} messages", turn.rounds(), turn.messages().len());
 
     // The next turn begins with the messages of this one.
     let mut messages = turn.into_messages();
     messages.push(Message::new(Role::User, "Are you sure?"));
     agent.model = Arc::new(Scripted::new().say("The tool is."));
-    agent.run(&mut Turn::new(messages, Limits::default()), &mut Printed).await?;
+    agent.run(&mut Turn::new(messages, Limits::default()), &mut Printer).await?;
     host.shutdown().await;
     Ok(())
 }

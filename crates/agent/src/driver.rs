@@ -52,9 +52,9 @@ pub struct Agent {
     pub temperature: Option<f64>,
     /// See [`Request::extra_body`].
     pub extra_body: Map<String, Value>,
-    /// Whether each request offers the tools of its own time, instead of the tools at the beginning of the turn. The
-    /// calls of an answer always use the tools that its request offered. Default `false`, which keeps a provider's
-    /// prompt cache warm.
+    /// Whether each request offers the tools that exist when it is sent, instead of those at the beginning of the turn.
+    /// The calls of an answer always use the tools that its request offered. Default `false`: the provider can then
+    /// read the tools from its prompt cache in each request.
     pub renews_tools: bool,
     /// How many calls of one answer run at once. Default 8.
     pub parallel: NonZeroUsize,
@@ -144,9 +144,9 @@ pub trait Front: Send {
 
 /// A front that ignores every event and stores nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoFront;
+pub struct NoopFront;
 
-impl Front for NoFront {
+impl Front for NoopFront {
     fn on_event(&mut self, _: TurnEvent<'_>) {}
 }
 
@@ -255,6 +255,7 @@ impl Agent {
                             front.on_event(TurnEvent::Answered(&reply));
                             turn.model_answered(reply);
                         }
+                        // If the request had no tools, the same request would be refused again.
                         Err(error) => match error.tools_refusal().filter(|_| tools.is_some()) {
                             Some(why) => {
                                 front.on_event(TurnEvent::WithoutTools { why });
@@ -308,6 +309,7 @@ impl Agent {
                 }
                 Ok(delta) => {
                     if let Delta::Usage(usage) = &delta {
+                        // Only the complete answer has a cost.
                         spending.set(*usage, None);
                     }
                     if let Delta::Text(text) = &delta {
@@ -321,7 +323,8 @@ impl Agent {
         // The trait `Model` requires `Delta::Done` at the end of a stream, but a model from another crate may break
         // that rule.
         let kind = ModelErrorKind::Cut { why: "the model's stream ended without `Delta::Done`".to_owned() };
-        Err(AgentError::Model { error: Box::new(ModelError::new(self.model.name(), 1, kind)), partial })
+        let attempts = 1;
+        Err(AgentError::Model { error: Box::new(ModelError::new(self.model.name(), attempts, kind)), partial })
     }
 }
 

@@ -34,7 +34,7 @@ pub mod sampling;
 mod secret_buffer;
 pub mod turn;
 
-pub use driver::{Agent, AgentError, Front, NoFront, NotStored, SAFETY, TurnEvent};
+pub use driver::{Agent, AgentError, Front, NoopFront, NotStored, SAFETY, TurnEvent};
 pub use message::{Message, Role, ToolCallData};
 pub use model::{Delta, Model, ModelError, Reply, Request, Stop, Usage};
 pub use secret_buffer::{SecretBuffer, TextKind};

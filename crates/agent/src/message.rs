@@ -111,6 +111,8 @@ impl Message {
         let signed_calls: Vec<bool> = call_extras.map(is_signed).collect();
         let calls = copy.tool_calls.iter_mut().flatten().enumerate();
         calls.filter(|(index, _)| signed_calls.get(*index) != Some(&true)).for_each(|(_, call)| call.conceal(conceal));
+        // If the pieces cannot be concealed separately, the blocks no longer fit the text. Requests then send the
+        // opaque blocks first, and the text and the calls without their further fields.
         copy.content = concealed_pieces(&self.content, blocks, conceal).unwrap_or_else(|| conceal(&self.content));
         copy
     }
@@ -236,6 +238,7 @@ fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> 
 
 /// Returns whether the provider has signed a piece: whether one of the piece's `extra` fields is a signature.
 fn is_signed(extra: &Map<String, Value>) -> bool {
+    // Anthropic names it `signature`, Gemini `thoughtSignature`.
     extra.keys().any(|name| name.to_ascii_lowercase().ends_with("signature"))
 }
 

@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn streamed_text_is_shown_in_complete_characters_and_in_order() {
-        // Everything after an `x` may go on.
+        // The text from the first `x` on may be the beginning of a secret.
         let safe_bytes = |text: &str| text.find('x').unwrap_or(text.len());
         let mut buffer = SecretBuffer::default();
         assert_eq!(buffer.push(TextKind::Thinking, "hm ax", safe_bytes), [(TextKind::Thinking, "hm a".into())]);

@@ -345,6 +345,7 @@ impl Turn {
     pub fn cancel(&mut self, partial: &str) {
         match &mut self.state.step {
             Step::Done(_) => return,
+            // The results are in the messages; the list of calls is for a driver that reports each.
             Step::Tools(_) => drop(self.abandon_calls()),
             Step::Model if !partial.trim().is_empty() => self.messages.push(Message::new(Role::Assistant, partial)),
             Step::Model | Step::Ask(_) => {}

@@ -55,6 +55,7 @@ impl Inner {
         slot: &Slot,
     ) -> Result<Option<Arc<Credentials>>, AuthError> {
         let permit = slot.permit().await;
+        // The task that had the permit before may have loaded or renewed them.
         if let Ok(usable) = slot.usable() {
             return Ok(usable);
         }
@@ -214,6 +215,7 @@ impl Inner {
                 renewed => return Ok(renewed?),
             }
         }
+        // After a 403, other requests continue to use the token, which only lacks scopes.
         slot.set_cached(if challenge.status == 403 { stored.clone() } else { None });
         let Some(browser) = &self.browser else {
             return Err(NoNewToken::SignIn(if challenge.status == 403 { scopes } else { Vec::new() }));
@@ -258,8 +260,8 @@ fn scopes_to_request(
         return Ok(configured.to_vec());
     };
     let missing = challenge::missing_scopes(&challenge.www_authenticate, url);
-    let all = challenge::union(&stored.requested, &missing);
-    if all == stored.requested { Err(NoNewToken::SignIn(all)) } else { Ok(all) }
+    let scopes = challenge::union(&stored.requested, &missing);
+    if scopes == stored.requested { Err(NoNewToken::SignIn(scopes)) } else { Ok(scopes) }
 }
 
 /// The credentials to renew, and why.

@@ -85,6 +85,7 @@ impl AuthorizationServer {
         };
         manager.set_metadata(metadata.clone());
         let discovered = Self { manager, metadata, http, server: server.clone(), issuer, has_pkce };
+        // Only the check matters here; the URL is parsed again when it is used.
         discovered.checked_endpoint("token endpoint", &discovered.metadata.token_endpoint)?;
         Ok(discovered)
     }
@@ -157,6 +158,7 @@ impl AuthorizationServer {
         }
         let key = self.new_key(oauth)?;
         self.sign_with(oauth, key.clone())?;
+        // Refuse an unsafe endpoint before a client is registered. The URL that `rmcp` makes of it is checked below.
         self.checked_endpoint("authorization endpoint", &self.metadata.authorization_endpoint)?;
         let scopes = self.scopes(scopes).await;
         let client = self.client(oauth, &scopes, redirect_uri, earlier_credentials).await?;
@@ -265,6 +267,7 @@ impl AuthorizationRequest {
         let server = &self.authorization_server;
         let exchanged = server.manager.exchange_code_for_token_with_issuer(&code, &state, answer.iss.as_deref());
         let registered_secret = self.client.secret.as_deref().unwrap_or_default();
+        // A missing secret is an empty text, which `quote_without` ignores.
         let secrets = [code.as_str(), state.as_str(), registered_secret, secret.unwrap_or_default()];
         let response = exchanged
             .await
@@ -371,7 +374,8 @@ pub(crate) async fn refresh(
         config = config.with_client_secret(secret);
     }
     manager.configure_client(config).map_err(|error| discovery_error(&error))?;
-    // `rmcp` renews the tokens that it finds in its credential store, so they must be put there first.
+    // `rmcp` renews the tokens that it finds in its credential store, so they must be put there first. It uses only the
+    // refresh token of them, so their type does not matter.
     let response = serde_json::json!({
         "access_token": tokens.access, "refresh_token": refresh, "token_type": "bearer",
     });
@@ -414,10 +418,12 @@ fn discovery_error(error: &RmcpError) -> AuthError {
     if let Some(refused) = refused {
         return AuthError::Egress(Box::new(refused));
     }
+    // These requests carry no secrets, and why one got no response is not known here.
+    let describe = |error: &RmcpError| message(error, &[], None);
     match error {
         RmcpError::PkceUnsupported => AuthError::NoPkce,
         RmcpError::DiscoveryRequestFailed { .. } | RmcpError::HttpError(_) => {
-            AuthError::Unavailable { why: message(error, &[], None) }
+            AuthError::Unavailable { why: describe(error) }
         }
         RmcpError::ProtectedResourceMetadataInvalid { url, reason } => match reason.as_ref() {
             InvalidReason::ResourceMismatch { reference, permitted } => {
@@ -427,9 +433,9 @@ fn discovery_error(error: &RmcpError) -> AuthError {
                 );
                 AuthError::Discovery { why: quote(&why) }
             }
-            _ => AuthError::Discovery { why: message(error, &[], None) },
+            _ => AuthError::Discovery { why: describe(error) },
         },
-        error => AuthError::Discovery { why: message(error, &[], None) },
+        error => AuthError::Discovery { why: describe(error) },
     }
 }
 
@@ -450,7 +456,7 @@ fn token_error(error: &RmcpError, secrets: &[&str], no_response_reason: Option<&
 const UNANSWERED: &str = "Request failed";
 
 /// Returns the text of an error with its innermost cause, escaped and without `secrets`. `no_response_reason` is the
-/// reason why the last request got no response; `None` if it got a response.
+/// reason why the last request got no response; `None` if it got a response, or if the reason is not known.
 fn message(error: &RmcpError, secrets: &[&str], no_response_reason: Option<&str>) -> String {
     let mut message = error.to_string();
     if let Some(start) = message.strip_suffix(UNANSWERED) {

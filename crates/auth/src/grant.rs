@@ -135,6 +135,7 @@ impl AuthorizationServer {
                 let jag = self.id_jag(oauth, &scopes, http_maker).await?;
                 Form::new(JWT_BEARER, oauth).with_field("assertion", jag)
             }
+            // `AuthorizationCode` needs a user, so the callers send it through the browser instead.
             Grant::ClientCredentials | Grant::AuthorizationCode => {
                 if oauth.client_id.is_none() || (oauth.client_secret.is_none() && oauth.private_key.text.is_none()) {
                     let why = "the grant `client_credentials` needs `oauth.client_id`, and `oauth.client_secret` or \
@@ -147,6 +148,7 @@ impl AuthorizationServer {
         let mut form = form.with_field("scope", scopes.join(" ")).with_field("resource", self.server().as_str());
         form.secret_in_form = takes_secrets_in_forms(self.metadata());
         let answer = form.send(self.http(), &endpoint, "the authorization server").await?;
+        // The same grant gets the next token, so a refresh token is not kept.
         let tokens = Tokens { refresh: None, ..Tokens::from_answer(&answer, &scopes, key.is_some())? };
         let id = oauth.client_id.clone().unwrap_or_default();
         Ok(Credentials {

@@ -222,6 +222,7 @@ impl GuardedHttp {
 fn requires_bound_tokens(body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Metadata {
+        /// Required, because only the metadata of a resource have this member.
         #[serde(rename = "resource")]
         _resource: String,
         #[serde(default)]

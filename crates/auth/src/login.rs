@@ -86,8 +86,10 @@ impl SignIn {
         let context = inner.context(to).await?;
         let AuthContext { oauth, slot, .. } = &context;
         let scopes = if scopes.is_empty() { &oauth.scopes } else { scopes };
+        // The user begins this sign-in, and not a request that the server has refused.
+        let challenge = None;
         if !oauth.grant.needs_user() {
-            return inner.sign_in_without_user(to.server, &context, scopes, None).await;
+            return inner.sign_in_without_user(to.server, &context, scopes, challenge).await;
         }
         // If the earlier sign-in has registered a client with the same authorization server, that client is used again.
         let earlier_credentials = inner.load(&slot.key).await?;
@@ -95,7 +97,7 @@ impl SignIn {
             .sign_in_with_browser(
                 to.server,
                 &context,
-                SignInRequest { scopes, challenge: None, earlier_credentials: earlier_credentials.as_ref() },
+                SignInRequest { scopes, challenge, earlier_credentials: earlier_credentials.as_ref() },
                 browser,
             )
             .await

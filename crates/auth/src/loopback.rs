@@ -65,6 +65,7 @@ impl Loopback {
                     Ok((stream, _)) => requests.push(timeout(REQUEST_TIMEOUT, self.answer_request(stream, state))),
                     Err(error) => return Err(BrowserError::Port { port: self.port, why: error.to_string() }),
                 },
+                // Any other request, even one that failed or timed out, does not end the wait.
                 Some(answered) = requests.next() => if let Ok(Ok(Some(redirect))) = answered {
                     return Ok(redirect);
                 },

@@ -12,8 +12,8 @@ use crate::{
     token_request::ClientAssertion,
 };
 
-/// Revokes the refresh token, and then the access token, because some servers do not revoke it with the refresh token.
-/// Returns `false` if the server has no revocation endpoint.
+/// Revokes the refresh token, and then the access token, which some servers do not revoke together with the refresh
+/// token. Returns `false` if the server has no revocation endpoint, or if there are no tokens.
 pub(crate) async fn revoke(
     http: Arc<GuardedHttp>,
     server: &Url,

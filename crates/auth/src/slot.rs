@@ -71,6 +71,7 @@ impl Slot {
 
     /// Waits until no other task reads the store or renews, and returns the permit for both.
     pub(crate) async fn permit(&self) -> SlotPermit {
+        // Fails only on a closed semaphore, and this one is never closed.
         Arc::clone(&self.renewal).acquire_owned().await.ok().map(Arc::new)
     }
 
@@ -82,9 +83,10 @@ impl Slot {
         self.nonce.store(nonce.map(Arc::new));
     }
 
-    /// Records the outcome of a renewal. Returns whether the outcome differs from that of the previous renewal.
-    pub(crate) fn record_renewal(&self, last_failure: Option<&'static str>) -> bool {
-        self.last_failure.swap(last_failure.map(Arc::new)).as_deref() != last_failure.as_ref()
+    /// Records the outcome of a renewal: its error code, or `None` if it succeeded. Returns whether the outcome differs
+    /// from that of the previous renewal.
+    pub(crate) fn record_renewal(&self, failure: Option<&'static str>) -> bool {
+        self.last_failure.swap(failure.map(Arc::new)).as_deref() != failure.as_ref()
     }
 }
 

@@ -157,8 +157,8 @@ impl TokenStore for MemoryTokens {
 
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>> {
         Box::pin(async {
-            let all = self.0.0.lock();
-            let stored = all.iter().filter(|(_, entry)| entry.credentials.is_some());
+            let entries = self.0.0.lock();
+            let stored = entries.iter().filter(|(_, entry)| entry.credentials.is_some());
             Ok(stored.map(|(key, _)| key.clone()).collect())
         })
     }

@@ -83,7 +83,9 @@ impl RequestSigner {
             authenticated.headers_mut().remove(header::CONTENT_LENGTH);
         }
         if let Some(key) = &self.proof {
-            let proof = key.proof("POST", &self.endpoint, None, nonce)?;
+            // A request for tokens carries no access token.
+            let token = None;
+            let proof = key.proof("POST", &self.endpoint, token, nonce)?;
             authenticated.headers_mut().insert(PROOF_HEADER, proof);
         }
         Ok(authenticated)

@@ -191,7 +191,8 @@ impl FakeAuthorization {
                 let client = client.unwrap_or_else(|error| panic!("no client: {error}"));
                 let changed = watch::Sender::new(());
                 let shared = Arc::new(Shared { address, mcp_server, client, state: Mutex::new(state), changed });
-                let _receiver_is_gone = started.send(Arc::clone(&shared));
+                // Fails only if the test has panicked meanwhile.
+                let _ = started.send(Arc::clone(&shared));
                 tokio::select! {
                     ended = axum::serve(listener, pages::router(shared)) => panic!("the authorization server ended: {ended:?}"),
                     _ = stopped => {}
@@ -242,7 +243,8 @@ impl FakeAuthorization {
     #[must_use]
     pub fn client_with_key(&self) -> (String, String) {
         let mut state = self.shared.state.lock();
-        let (id, _) = state.grants.register(false);
+        let with_secret = false;
+        let (id, _) = state.grants.register(with_secret);
         let key = state.statements.make_key(&id);
         (id, key)
     }
@@ -250,12 +252,12 @@ impl FakeAuthorization {
     /// Issues an access token without a sign-in, as if a user had created it on a web page.
     #[must_use]
     pub fn issue_token(&self) -> String {
-        let resource = self.mcp_url();
+        let (resource, with_refresh) = (self.mcp_url(), false);
         self.shared
             .state
             .lock()
             .grants
-            .issue_tokens(Recipient { client: CLIENT, key: None }, &resource, "tools", false)
+            .issue_tokens(Recipient { client: CLIENT, key: None }, &resource, "tools", with_refresh)
             .access
     }
 
@@ -280,7 +282,8 @@ impl Drop for FakeAuthorization {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            let _panicked_already = thread.join();
+            // An error is a panic of the server, which its thread has reported already.
+            let _ = thread.join();
         }
     }
 }

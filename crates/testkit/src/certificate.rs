@@ -24,8 +24,8 @@ impl Certificate {
         reason = "for tests only; each call makes a different one"
     )]
     pub fn new() -> Self {
-        let made = generate_simple_self_signed(["localhost".to_owned()]);
-        let CertifiedKey { cert, signing_key } = made.expect("a key can be made");
+        let generated = generate_simple_self_signed(["localhost".to_owned()]);
+        let CertifiedKey { cert, signing_key } = generated.expect("a key can be made");
         Self { certificate: cert.pem(), key: signing_key.serialize_pem() }
     }
 }

@@ -75,7 +75,7 @@ pub struct Effect {
     pub args: Value,
     /// The process that ran it.
     pub pid: u32,
-    /// When, in milliseconds since 1970.
+    /// The time of the run, in milliseconds since 1970.
     pub at_ms: u64,
 }
 
@@ -94,9 +94,9 @@ impl Effects {
     #[must_use]
     pub fn read(path: &Path) -> Self {
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        let full = text.rsplit_once('\n').map_or("", |(full, _)| full);
+        let whole_lines = text.rsplit_once('\n').map_or("", |(whole_lines, _)| whole_lines);
         let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
-        Self { lines: full.lines().map(parse).collect() }
+        Self { lines: whole_lines.lines().map(parse).collect() }
     }
 
     /// The tools that ran, in order.
@@ -135,7 +135,7 @@ impl Effects {
         self.lines.iter().filter(|line| line["http"] == method).count()
     }
 
-    /// The process ids that wrote to the log, each once, in order.
+    /// The ids of the processes that wrote to the log, in order. An id comes again if another process wrote in between.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
         let mut pids: Vec<u32> =

@@ -81,7 +81,8 @@ async fn run(options: Options, inherited: Vec<process::Descriptor>) -> std::io::
     process::misbehave_at_start(&server.options.faults)?;
     if server.options.until_eof {
         server.spawn(async {
-            let _ended = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
+            // An error ends the server as well as the end of stdin does.
+            let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
             std::process::exit(0);
         });
     }
@@ -92,15 +93,15 @@ async fn run(options: Options, inherited: Vec<process::Descriptor>) -> std::io::
     }
 }
 
-/// Writes to stdout in one piece.
+/// Writes to stdout in one piece. Ignores a closed stdout, as [`complain`] ignores a closed stderr.
 fn print(text: &str, code: ExitCode) -> ExitCode {
     use std::io::Write as _;
-    let _closed = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().write_all(text.as_bytes());
     code
 }
 
 /// Writes to stderr in one piece.
 fn complain(text: &str) {
     use std::io::Write as _;
-    let _closed = std::io::stderr().write_all(text.as_bytes());
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -10,7 +10,8 @@ use std::time::SystemTime;
 /// The path of the `fake-server` program, next to the running test.
 ///
 /// A test run of the whole workspace has built the program. A run of another crate alone (`cargo nextest run -p …`) has
-/// not. In that case, and when a source file of the testkit is newer, this builds it into the same target folder.
+/// not. In that case, and when a source file of the fake is newer than the program, this builds it into the same target
+/// folder.
 ///
 /// # Panics
 /// When it cannot be found or built.
@@ -46,7 +47,8 @@ fn is_fresh(program: &Path) -> bool {
     built.is_ok_and(|built| changed.is_none_or(|changed| changed <= built))
 }
 
-/// When a file, or the newest file below a folder, was changed. `None` if there is none, as in an archive of programs.
+/// Returns when a file, or the newest file below a folder, was changed. `None` if there is no such file, as where only
+/// the built programs were copied.
 fn newest_change(path: &Path) -> Option<SystemTime> {
     let Ok(entries) = std::fs::read_dir(path) else { return path.metadata().and_then(|meta| meta.modified()).ok() };
     entries.flatten().filter_map(|entry| newest_change(&entry.path())).max()
@@ -138,8 +140,9 @@ impl FakeHttp {
 
     /// Kills the server. Its port is closed when this returns.
     pub fn kill(&mut self) {
-        let _ended_already = self.child.kill();
-        let _reaped_already = self.child.wait();
+        // Errors mean that the process has ended already, and that it was reaped.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -26,8 +26,8 @@ impl LockedDatabase {
         let file = file.unwrap_or_else(|error| panic!("cannot open {}: {error}", path.display()));
         let (l_type, l_whence) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
         // A length of 0 reaches to the end, wherever that is.
-        let all = libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
-        if let Err(error) = fcntl(&file, FcntlArg::F_SETLK(&all)) {
+        let whole_file = libc::flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
+        if let Err(error) = fcntl(&file, FcntlArg::F_SETLK(&whole_file)) {
             panic!("cannot lock {}: {error}", path.display());
         }
         Self { _file: file }

@@ -119,7 +119,7 @@ impl Answer {
         answer
     }
 
-    /// Adds a header.
+    /// Sets a header, in place of an earlier one of this name.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.retain(|(named, _)| named != name);
@@ -130,8 +130,8 @@ impl Answer {
     /// Cuts the body into pieces of one byte.
     #[must_use]
     pub fn byte_by_byte(mut self) -> Self {
-        let full: Vec<u8> = self.pieces.iter().flat_map(|piece| piece.to_vec()).collect();
-        self.pieces = full.into_iter().map(|byte| Bytes::copy_from_slice(&[byte])).collect();
+        let bytes: Vec<u8> = self.pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+        self.pieces = bytes.into_iter().map(|byte| Bytes::copy_from_slice(&[byte])).collect();
         self
     }
 

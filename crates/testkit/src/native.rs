@@ -15,6 +15,7 @@ pub fn rmcp_native<H: ServerHandler>(name: &str, handler: impl Fn() -> H + Send 
         async move {
             // If the handshake fails, the host notices it at its own end of the pipe.
             if let Ok(service) = serve_server_with_ct(handler, split(io), stop).await {
+                // The host sees by itself how the connection has ended.
                 let _ = service.waiting().await;
             }
         }

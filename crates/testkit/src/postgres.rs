@@ -189,6 +189,7 @@ impl Postgres {
         let file = folder.path().join("pgbouncer.ini");
         fs::write(&file, settings).expect("writing the settings of PgBouncer");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("making the settings readable");
+        // PgBouncer needs no programs of Postgres.
         let mut run = script_command("exec /usr/sbin/pgbouncer pgbouncer.ini", folder.path(), Path::new(""));
         let mut server = run.stderr(Stdio::piped()).spawn().expect("starting PgBouncer");
         wait_for(&mut server, "process up");
@@ -265,6 +266,7 @@ fn template(programs: &Path) -> PathBuf {
     assert!(status.success(), "the files of a database cannot be created:\n{log}");
     // If another test has created the files meanwhile, keep those and delete these.
     if fs::rename(folder.path(), &template).is_ok() {
+        // The folder has its final name now: do not try to delete it under the temporary one.
         let _ = folder.keep();
     }
     template.join("data")

@@ -19,13 +19,13 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     for (child, stat) in all_processes() {
         children.entry(stat.parent).or_default().push(child);
     }
-    let mut found = Vec::new();
+    let mut live = Vec::new();
     let mut level = vec![pid];
     while !level.is_empty() {
         level = level.iter().flat_map(|pid| children.get(pid).cloned().unwrap_or_default()).collect();
-        found.extend(level.iter().copied().filter(|pid| alive(*pid)));
+        live.extend(level.iter().copied().filter(|pid| alive(*pid)));
     }
-    found
+    live
 }
 
 /// Every live process whose environment holds `name=value`, anywhere in the tree.

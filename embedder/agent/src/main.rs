@@ -86,8 +86,10 @@ fn model(environment: &Environment) -> Result<Arc<dyn Model>, Box<dyn Error>> {
         }
     };
     let key = Provider::find(&selector.provider).and_then(key_of).map(Key::new);
+    // The provider's own address.
+    let base_url = None;
     // Names the variable when this provider needs a key and has none.
-    Ok(selector.settings(None, key).connect()?)
+    Ok(selector.settings(base_url, key).connect()?)
 }
 
 /// Loads the servers of this file alone, which may run because the user named the file, and the rules of the user's
@@ -121,12 +123,13 @@ fn allows(call: &Confirm) -> bool {
 }
 
 /// Prints the answer while it arrives. A front that stores conversations also implements `store`.
-struct Printed;
+struct Printer;
 
-impl Front for Printed {
+impl Front for Printer {
     fn on_event(&mut self, event: TurnEvent<'_>) {
         if let TurnEvent::Delta(Delta::Text(piece)) = event {
             print!("{}", text::for_terminal(piece));
+            // A closed stdout does not end the turn.
             let _ = io::stdout().flush();
         }
     }
@@ -134,7 +137,7 @@ impl Front for Printed {
 
 async fn answer(model: Arc<dyn Model>, host: Host, question: &str) -> Result<(), Box<dyn Error>> {
     let mut turn = Turn::new(vec![Message::new(Role::User, question)], Limits::default());
-    Agent::new(model, host).run(&mut turn, &mut Printed).await?;
+    Agent::new(model, host).run(&mut turn, &mut Printer).await?;
     println!();
     Ok(())
 }

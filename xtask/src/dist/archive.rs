@@ -18,6 +18,7 @@ pub(crate) fn pack(staged: &Staged, released: &Released) -> Result<PathBuf, Stop
     let folder = name(&released.version, staged.target.triple);
     let file = released.folder.join(format!("{folder}.tar.gz"));
     let mut tar = reproducible_tar(released);
+    // Put all files into one folder of this name.
     tar.arg(format!("--transform=s,^\\.,{folder},")).args(["--gzip", "--file"]).arg(&file);
     capture(tar.arg("--directory").arg(&staged.prefix).arg("."))?;
     Ok(file)

@@ -43,13 +43,13 @@ pub(crate) struct Packages {
 struct Times(Vec<(&'static str, Duration)>);
 
 /// Installs each package, and runs `toolrack` from it.
-pub(crate) fn run(report: &mut Report, made: &Packages, released: &Released) {
+pub(crate) fn run(report: &mut Report, packages: &Packages, released: &Released) {
     let mut times = Times::default();
     report.step("a line of shell", || shell::check(released, &mut times));
-    report.step("npx, from a registry on this machine", || npm::check(&made.npm, &mut times));
-    report.step("uvx and pip, from an index on this machine", || python::check(&made.wheels, &mut times));
-    report.step("dpkg, below a folder", || debian::check(&made.debian, &mut times));
-    report.step("an image, run by Podman", || container::check(&made.images, released, &mut times));
+    report.step("npx, from a registry on this machine", || npm::check(&packages.npm, &mut times));
+    report.step("uvx and pip, from an index on this machine", || python::check(&packages.wheels, &mut times));
+    report.step("dpkg, in a separate root folder", || debian::check(&packages.debian, &mut times));
+    report.step("an image, run by Podman", || container::check(&packages.images, released, &mut times));
     println!("── first results, in an empty home");
     for (name, time) in &times.0 {
         println!("   {:>5.2} s  {name}", time.as_secs_f64());
@@ -76,11 +76,10 @@ impl NewUser {
         Ok(newcomer)
     }
 
-    /// Empties the home of this user.
-    fn with_empty_home(&self) -> Result<Self, Stop> {
+    /// Deletes everything in the home of this user.
+    fn empty_home(&self) -> Step {
         let home = self.home();
-        fs::remove_dir_all(&home).and_then(|()| fs::create_dir_all(&home)).map_err(failed("empty", &home))?;
-        Ok(Self { folder: self.folder.clone() })
+        fs::remove_dir_all(&home).and_then(|()| fs::create_dir_all(&home)).map_err(failed("empty", &home))
     }
 
     fn home(&self) -> PathBuf {

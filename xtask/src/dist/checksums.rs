@@ -17,6 +17,7 @@ pub(crate) const FILE: &str = "SHA256SUMS";
 /// When `sha256sum` cannot read it.
 pub(crate) fn sha256(path: &Path) -> Result<String, Stop> {
     let printed = capture(program("sha256sum").arg("--binary").arg(path))?;
+    // A backslash comes first if the name of the file is printed with escapes.
     let digits: String = printed.trim_start_matches('\\').chars().take_while(char::is_ascii_hexdigit).collect();
     if digits.len() == 64 {
         Ok(digits)

@@ -48,9 +48,10 @@ fn lay_out(staged: &Staged, folder: &Path, depends: &str, released: &Released) -
     for (from, to) in RELOCATED {
         let (from, to) = (usr.join(from), usr.join(to));
         fs::rename(&from, &to).map_err(failed("move", &from))?;
-        let left = from.parent().unwrap_or(&from);
-        if left.read_dir().is_ok_and(|mut entries| entries.next().is_none()) {
-            fs::remove_dir(left).map_err(failed("remove", left))?;
+        // Remove the folder that contained it, if nothing else is there.
+        let parent = from.parent().unwrap_or(&from);
+        if parent.read_dir().is_ok_and(|mut entries| entries.next().is_none()) {
+            fs::remove_dir(parent).map_err(failed("remove", parent))?;
         }
     }
     compress_documents(&usr.join("share"))?;

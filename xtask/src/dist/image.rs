@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::released::{REPOSITORY, Released};
 use super::staged::{PAGES, PROGRAMS, Staged, copy_file, write};
-use crate::engines::{podman, podman_does_not_run};
+use crate::engines::{podman, podman_problem};
 use crate::report::{Step, Stop};
 use crate::run::{capture, failed, program, root};
 
@@ -29,7 +29,7 @@ pub(crate) fn build(staged: &Staged, folder: &Path, released: &Released) -> Resu
     else {
         return Ok(None);
     };
-    if let Some(why) = podman_does_not_run() {
+    if let Some(why) = podman_problem() {
         return Err(Stop::Skipped(why.to_owned()));
     }
     let context = folder.join("context");

@@ -67,13 +67,13 @@ fn needed_libraries(dynamic: &str) -> Vec<String> {
 
 /// Returns the symbols that need a newer glibc than [`OLDEST_GLIBC`].
 fn newer_symbols(symbols: &str) -> Vec<String> {
-    let named = symbols.lines().filter_map(|line| line.split_whitespace().find(|word| word.contains("@GLIBC_")));
+    let versioned = symbols.lines().filter_map(|line| line.split_whitespace().find(|word| word.contains("@GLIBC_")));
     let is_newer = |name: &&str| {
         let version = name.split_once("GLIBC_").map_or("", |(_, version)| version);
         let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(u32::MAX));
         (numbers.next().unwrap_or(u32::MAX), numbers.next().unwrap_or(u32::MAX)) > OLDEST_GLIBC
     };
-    let mut newer: Vec<_> = named.filter(is_newer).map(ToOwned::to_owned).collect();
+    let mut newer: Vec<_> = versioned.filter(is_newer).map(ToOwned::to_owned).collect();
     newer.sort_unstable();
     newer.dedup();
     newer

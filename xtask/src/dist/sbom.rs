@@ -36,6 +36,7 @@ pub(crate) fn write_for(released: &Released) -> Step {
         // A crate for which the tool wrote nothing has nothing to remove.
         let _ = fs::remove_file(folder.join(&file));
     }
+    // A failure is reported only now, after the files of all crates were removed.
     outcome?;
     if bill.is_empty() {
         return Err(Stop::Failed("cargo-cyclonedx wrote no bill of materials for the programs".into()));

@@ -34,8 +34,8 @@ fn lay_out(staged: &Staged, folder: &Path, released: &Released) -> Step {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(failed("empty", folder))?;
     }
-    let named = |part: &str| folder.join(format!("toolrack-{}.{part}", released.version));
-    let (info, data) = (named("dist-info"), named("data"));
+    let part_folder = |part: &str| folder.join(format!("toolrack-{}.{part}", released.version));
+    let (info, data) = (part_folder("dist-info"), part_folder("data"));
     for name in PROGRAMS {
         let file = staged.target.file_of(name);
         copy_file(&staged.program(name), &data.join("scripts").join(file), 0o755)?;

@@ -66,12 +66,12 @@ impl Kind {
     }
 }
 
-/// The figures: the title, the decimal places, and the maximum ratio between the cost of an item in the largest host
-/// and in the host where it is cheapest, of those with [`MIN_COMPARED_ITEMS`]. Each step has ten times as many items:
-/// if a cost grows with the square of their number, each item costs ten times as much with each step.
+/// The figures: the title, the decimal places, and the maximum ratio of the cost of an item in the largest host to the
+/// lowest cost of an item in any host with at least [`MIN_COMPARED_ITEMS`]. Each step has ten times as many items: if
+/// the total cost grows with the square of their number, each item costs ten times as much with each step.
 const COLUMNS: [(&str, usize, f64); 8] = [
-    // Looking up an item among a thousand times as many takes a few times as long: the memory no longer fits the
-    // caches.
+    // In the largest hosts, each look-up takes a few times as long, because the items no longer fit into the caches of
+    // the processor.
     ("start, µs an item", 1, 4.0),
     ("allocations of it", 1, 1.5),
     ("bytes kept", 0, 1.5),
@@ -129,6 +129,7 @@ pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, AnyError> {
     wait_until_connected(&host).await?;
     let change = meter.stop(items);
     build_index(&host).await;
+    // Wait until the tasks of the replaced server have ended; the number of bytes does not matter here.
     settled_bytes().await;
 
     let names: Vec<String> = sample(&host, SELECTIONS / 10);
@@ -192,6 +193,7 @@ pub(crate) fn complaints(kind: Kind, steps: &[Step]) -> Vec<String> {
     let Some(last) = steps.last() else { return Vec::new() };
     let mut complaints = Vec::new();
     for (column, (title, _, max_ratio)) in COLUMNS.iter().enumerate() {
+        // If all hosts are smaller, only the last one remains, which is then compared with itself.
         let large = steps.iter().filter(|step| step.items >= MIN_COMPARED_ITEMS.min(last.items));
         let Some(least) = large.map(|step| step.costs[column]).min_by(f64::total_cmp) else { continue };
         let ratio = last.costs[column] / least;

@@ -46,11 +46,12 @@ fn run() -> Result<bool, AnyError> {
         _ => return Err("usage: bench-growth [--soak SECONDS] [MOST_SERVERS MOST_TOOLS]".into()),
     };
     let mut complaints = Vec::new();
-    for (kind, first, most) in [(Kind::Servers, 1, servers), (Kind::Stragglers, 1, servers), (Kind::Tools, 100, tools)]
+    for (kind, first, max_items) in
+        [(Kind::Servers, 1, servers), (Kind::Stragglers, 1, servers), (Kind::Tools, 100, tools)]
     {
         let mut steps = Vec::new();
         let mut items = first;
-        while items <= most {
+        while items <= max_items {
             steps.push(runtime.block_on(grow::step(kind, items))?);
             items *= 10;
         }

@@ -124,8 +124,8 @@ async fn round(
             totals.failed += u64::from(echo(host, &format!("{server}/echo")).await.is_err());
         }
     }
-    let renewed = &servers[usize::try_from(totals.calls)? / (CALLS_PER_ROUND * servers.len()) % servers.len()];
-    host.reconnect(renewed)?;
+    let reconnected = &servers[usize::try_from(totals.calls)? / (CALLS_PER_ROUND * servers.len()) % servers.len()];
+    host.reconnect(reconnected)?;
     loop {
         match events.try_recv() {
             Ok(Event::McpServerConnected { .. }) => totals.connected += 1,
@@ -137,6 +137,7 @@ async fn round(
 
 /// Waits until every server is connected and the host is at rest, and returns the number of live bytes.
 async fn live_at_rest(host: &Host) -> Result<f64, AnyError> {
+    // A server may have died just now, and reconnects: try for ten seconds.
     for _ in 0..200 {
         if wait_until_connected(host).await.is_ok() {
             return Ok(settled_bytes().await);
@@ -168,14 +169,14 @@ fn verdict_on(samples: &[Sample]) -> (String, bool) {
         return ("too short to tell".to_owned(), false);
     };
     // Compare the minima of the halves, so that memory that is in use for a moment does not count as growth.
-    let least = |samples: &[Sample], of: fn(&Sample) -> f64| samples.iter().map(of).fold(f64::MAX, f64::min);
+    let least = |samples: &[Sample], figure: fn(&Sample) -> f64| samples.iter().map(figure).fold(f64::MAX, f64::min);
     let mut text = String::new();
     let mut is_flat = true;
-    for (name, of, slack) in [
+    for (name, figure, slack) in [
         ("live bytes", (|sample| sample.live) as fn(&Sample) -> f64, 0.0),
         ("VmRSS", |sample| sample.resident_kb * 1_024.0, MAX_PAGES_GROWTH_KB * 1_024.0),
     ] {
-        let (early, late) = (least(early, of), least(late, of));
+        let (early, late) = (least(early, figure), least(late, figure));
         let is_fine = late <= early * (1.0 + MAX_GROWTH) + slack;
         is_flat &= is_fine;
         let verdict = if is_fine { "flat" } else { "GROWING" };

@@ -99,6 +99,7 @@ fn total(out: &Path) -> Result<u64, AnyError> {
 }
 
 fn folder() -> Result<PathBuf, AnyError> {
+    // This program is `target/PROFILE/bench-steady`.
     let folder = env::current_exe()?.ancestors().nth(2).ok_or("no target folder")?.join("bench/callgrind");
     fs::create_dir_all(&folder)?;
     Ok(folder)

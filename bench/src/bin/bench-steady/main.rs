@@ -63,14 +63,14 @@ fn run() -> Result<bool, AnyError> {
     let mut accepted = Accepted::read(&std::fs::read_to_string(path)?)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut measured = runtime.block_on(counted::measure())?;
-    let missing = callgrind::reason_to_skip();
-    if missing.is_none() {
+    let skip_reason = callgrind::reason_to_skip();
+    if skip_reason.is_none() {
         measured.extend(callgrind::measure()?);
     }
-    let verdicts = print_verdicts(&accepted, &measured, missing.unwrap_or("it was not measured"));
-    let strangers: Vec<_> = accepted.names().filter(|name| !FIGURES.iter().any(|(known, _)| known == name)).collect();
-    if !strangers.is_empty() {
-        return Err(format!("{} has figures that are not measured: {}", path.display(), strangers.join(", ")).into());
+    let verdicts = print_verdicts(&accepted, &measured, skip_reason.unwrap_or("it was not measured"));
+    let unknown: Vec<_> = accepted.names().filter(|name| !FIGURES.iter().any(|(known, _)| known == name)).collect();
+    if !unknown.is_empty() {
+        return Err(format!("{} has figures that are not measured: {}", path.display(), unknown.join(", ")).into());
     }
     let Some(why) = why else {
         return Ok(verdicts.iter().all(|(_, verdict)| verdict.is_fine()));
@@ -86,13 +86,13 @@ fn run() -> Result<bool, AnyError> {
 }
 
 /// Prints every figure and its verdict, and returns the verdicts.
-fn print_verdicts(accepted: &Accepted, measured: &Measured, missing: &str) -> Vec<(&'static str, Verdict)> {
+fn print_verdicts(accepted: &Accepted, measured: &Measured, skip_reason: &str) -> Vec<(&'static str, Verdict)> {
     for (name, unit) in FIGURES {
         let was = accepted.figure(name);
         let was = was.map_or_else(|| "nothing".to_owned(), |was| format!("{} ± {} %", rounded(was.value), was.percent));
         match measured.iter().find(|(known, _)| known == name) {
             Some((_, now)) => println!("{name:24} {:>12}  accepted {was:18}  {unit}", rounded(*now)),
-            None => println!("{name:24} {:>12}  accepted {was:18}  {missing}", "SKIPPED"),
+            None => println!("{name:24} {:>12}  accepted {was:18}  {skip_reason}", "SKIPPED"),
         }
     }
     let verdicts: Vec<_> = measured.iter().map(|(name, now)| (*name, accepted.judge(name, *now))).collect();

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use serde_json::json;
-use toolrack_agent::{Agent, End, Limits, Message, Model, NoFront, Role, Turn, model::Scripted};
+use toolrack_agent::{Agent, End, Limits, Message, Model, NoopFront, Role, Turn, model::Scripted};
 use toolrack_bench::{
     AnyError, Figures, Job, Watch,
     connected::connected_host,
@@ -34,11 +34,12 @@ pub(crate) async fn turns(job: &Job) -> Result<Figures, AnyError> {
         agent.system = Some("You are helpful.".to_owned());
         let mut turn = Turn::new(vec![Message::new(Role::User, "Say it.")], Limits::default());
         let began = Instant::now();
-        let end = agent.run(&mut turn, &mut NoFront).await?;
+        let end = agent.run(&mut turn, &mut NoopFront).await?;
         let rounds = u32::try_from(ROUNDS)?;
         samples.push(began.elapsed() / rounds);
-        let said = turn.messages().iter().filter(|message| message.content.ends_with("\nhello 1")).count();
-        if (end, said) != (End::Answered, 1) {
+        // The first line of a result names the server; the text of the tool follows.
+        let echoed = turn.messages().iter().filter(|message| message.content.ends_with("\nhello 1")).count();
+        if (end, echoed) != (End::Answered, 1) {
             return Err("the turn did not follow the script of the model".into());
         }
     }

@@ -4,11 +4,13 @@ use toolrack_host::{Admitted, Quantity, quota::billionths};
 
 use crate::model::{Model, Usage};
 
-/// Counts what a request has spent. It does so when it is dropped, so that a cancelled request counts as well.
+/// The tokens and the cost of a request so far. Dropping this counts them, so that a cancelled request counts as well.
 pub(super) struct Spending<'a> {
+    /// The host's permit for the request, which counts what the request uses.
     admitted: Admitted,
     model: &'a dyn Model,
     usage: Usage,
+    /// The cost in US dollars, if the answer reported it.
     cost: Option<f64>,
 }
 
@@ -17,7 +19,7 @@ impl<'a> Spending<'a> {
         Self { admitted, model, usage: Usage::default(), cost: None }
     }
 
-    /// Replaces the usage so far, and the cost if the model reports one.
+    /// Replaces the usage and the cost: each report of a model covers the whole request so far.
     pub(super) fn set(&mut self, usage: Usage, cost: Option<f64>) {
         (self.usage, self.cost) = (usage, cost);
     }
@@ -27,6 +29,7 @@ impl Drop for Spending<'_> {
     fn drop(&mut self) {
         self.admitted.used(Quantity::Tokens, self.usage.input.saturating_add(self.usage.output));
         let cost = self.cost.or_else(|| self.model.cost_of(&self.usage));
+        // Without known prices nothing can be counted, and the quota in dollars does not bound this model.
         self.admitted.used(Quantity::Dollars, billionths(cost.unwrap_or_default()));
     }
 }
@@ -46,18 +49,18 @@ mod tests {
 
     use crate::{
         Agent, AgentError, Message, Role, Turn,
-        driver::NoFront,
+        driver::NoopFront,
         model::{Delta, ModelError, Reply, Request, Scripted},
         turn::Limits,
     };
 
     use super::*;
 
-    /// Lets requests to models begin until 100 tokens are used, and notes what they use.
+    /// Admits requests to models until they have used 100 tokens, and records each reported amount.
     #[derive(Clone, Default)]
-    struct Noted(Arc<Mutex<Vec<(Quantity, u64)>>>);
+    struct RecordedUsage(Arc<Mutex<Vec<(Quantity, u64)>>>);
 
-    impl Quotas for Noted {
+    impl Quotas for RecordedUsage {
         fn begin(&self, _: &Caller, work: Work) -> Result<Admitted, OverQuota> {
             assert_eq!(work, Work::Model);
             let used =
@@ -71,7 +74,7 @@ mod tests {
         }
     }
 
-    impl UsageMeter for Noted {
+    impl UsageMeter for RecordedUsage {
         fn used(&self, quantity: Quantity, amount: u64) {
             self.0.lock().push((quantity, amount));
         }
@@ -81,9 +84,9 @@ mod tests {
         Usage { input, output, ..Usage::default() }
     }
 
-    fn agent(model: impl Model + 'static) -> (Agent, Noted) {
-        let noted = Noted::default();
-        (Agent::new(Arc::new(model), Host::builder().quotas(Arc::new(noted.clone())).build()), noted)
+    fn agent(model: impl Model + 'static) -> (Agent, RecordedUsage) {
+        let recorded = RecordedUsage::default();
+        (Agent::new(Arc::new(model), Host::builder().quotas(Arc::new(recorded.clone())).build()), recorded)
     }
 
     fn turn() -> Turn {
@@ -99,20 +102,20 @@ mod tests {
     #[tokio::test]
     async fn tokens_and_cost_are_counted_and_the_next_request_is_not_sent_once_they_are_used_up() {
         let model = Scripted::new().reply(answer(usage(90, 10), Some(0.25))).say("more").recording();
-        let (agent, noted) = agent(model);
-        agent.run(&mut turn(), &mut NoFront).await.unwrap();
-        assert_eq!(*noted.0.lock(), [(Quantity::Tokens, 100), (Quantity::Dollars, 250_000_000)]);
+        let (agent, recorded) = agent(model);
+        agent.run(&mut turn(), &mut NoopFront).await.unwrap();
+        assert_eq!(*recorded.0.lock(), [(Quantity::Tokens, 100), (Quantity::Dollars, 250_000_000)]);
         let mut stopped = turn();
-        let error = agent.run(&mut stopped, &mut NoFront).await.unwrap_err();
+        let error = agent.run(&mut stopped, &mut NoopFront).await.unwrap_err();
         assert!(matches!(&error, AgentError::OverQuota(over) if over.used == 100), "{error}");
         assert_eq!(stopped.next(), crate::turn::Next::CallModel, "it can go on later");
     }
 
-    /// Says what it has used, and no more.
+    /// A model that reports its usage, and never answers.
     #[derive(Debug)]
-    struct Silent;
+    struct NeverAnswers;
 
-    impl Model for Silent {
+    impl Model for NeverAnswers {
         fn name(&self) -> &'static str {
             "silent"
         }
@@ -126,6 +129,7 @@ mod tests {
         }
 
         fn cost_of(&self, usage: &Usage) -> Option<f64> {
+            // The usage of the last report.
             (usage.input == 40).then_some(0.5)
         }
 
@@ -141,12 +145,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_dropped_request_counts_its_use_so_far() {
-        let (agent, noted) = agent(Silent);
-        let (mut turn, mut front) = (turn(), NoFront);
+        let (agent, recorded) = agent(NeverAnswers);
+        let (mut turn, mut front) = (turn(), NoopFront);
         let mut running = Box::pin(agent.run(&mut turn, &mut front));
         assert!(poll!(&mut running).is_pending());
-        assert_eq!(*noted.0.lock(), []);
+        assert_eq!(*recorded.0.lock(), []);
         drop(running);
-        assert_eq!(*noted.0.lock(), [(Quantity::Tokens, 42), (Quantity::Dollars, 500_000_000)]);
+        assert_eq!(*recorded.0.lock(), [(Quantity::Tokens, 42), (Quantity::Dollars, 500_000_000)]);
     }
 }

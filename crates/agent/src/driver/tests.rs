@@ -14,15 +14,15 @@ use toolrack_testkit::fake_server_path;
 use super::*;
 use crate::{message::Role, model::Scripted, turn::Limits};
 
-/// A front that writes down each event in a few words, and what it is asked to store.
+/// A front that records each event in a few words, and what it has to store.
 #[derive(Default)]
 struct Recorder {
     events: Vec<String>,
     /// For each time that the turn was stored: the number of messages, and the state as JSON.
     stored: Vec<(usize, String)>,
-    /// The answers that it gives to questions, in order; then [`Answer::Stop`].
+    /// The answers to the first questions, in order. The answer to each later question is [`Answer::Stop`].
     answers: VecDeque<Answer>,
-    /// The number of the time, from 1, at which storing fails.
+    /// Which attempt to store fails, counted from 1.
     fails_at: Option<usize>,
     /// Whether the user cancels all calls at once.
     cancels: bool,
@@ -194,7 +194,7 @@ async fn the_user_is_asked_before_a_call_and_the_approved_arguments_are_sent() {
     let mut agent = Agent::new(Arc::new(model), host(builder).await);
     agent.asker = Some(Arc::new(Editor::default()));
     let mut turn = turn();
-    agent.run(&mut turn, &mut NoFront).await.unwrap();
+    agent.run(&mut turn, &mut NoopFront).await.unwrap();
     assert_eq!(turn.messages()[2].content, "[data from rooms]\nedited");
     assert!(turn.messages()[4].is_error && turn.messages()[4].content.contains("not that"), "{:?}", turn.messages()[4]);
     agent.host.shutdown().await;
@@ -223,11 +223,11 @@ async fn a_model_that_breaks_off_leaves_the_turn_where_it_was() {
     let model = Scripted::new().say_and_fail("I was", cut).say("done");
     let agent = Agent::new(Arc::new(model), host(Host::builder()).await);
     let mut turn = turn();
-    let error = agent.run(&mut turn, &mut NoFront).await.unwrap_err();
+    let error = agent.run(&mut turn, &mut NoopFront).await.unwrap_err();
     assert!(matches!(&error, AgentError::Model { partial, .. } if partial == "I was"), "{error:?}");
     assert_eq!((turn.messages().len(), turn.next()), (1, Next::CallModel));
     // The same turn can be run again, and continues.
-    assert_eq!(agent.run(&mut turn, &mut NoFront).await.unwrap(), End::Answered);
+    assert_eq!(agent.run(&mut turn, &mut NoopFront).await.unwrap(), End::Answered);
     agent.host.shutdown().await;
 }
 
@@ -256,7 +256,7 @@ async fn a_model_that_takes_no_tools_is_asked_once_more_without_any() {
     ] {
         let model = kinds.into_iter().fold(Scripted::new(), Scripted::fail).say("hello");
         let agent = Agent::new(Arc::new(model), host.clone());
-        assert!(agent.run(&mut turn(), &mut NoFront).await.is_err());
+        assert!(agent.run(&mut turn(), &mut NoopFront).await.is_err());
     }
     host.shutdown().await;
 }
@@ -325,7 +325,7 @@ async fn a_call_cancelled_during_its_approval_is_reported_as_not_run() {
     // The call is reported in the same way if the whole turn is cancelled.
     let model = Scripted::new().call_tool(ECHO, json!({ "text": "hello" }));
     agent.model = Arc::new(model);
-    let (mut cancelled, mut front) = (turn(), NoFront);
+    let (mut cancelled, mut front) = (turn(), NoopFront);
     tokio::select! {
         _ = agent.run(&mut cancelled, &mut front) => unreachable!("the question is never answered"),
         () = asked.notified() => {}
@@ -339,7 +339,7 @@ async fn a_call_cancelled_during_its_approval_is_reported_as_not_run() {
 async fn dropping_a_run_leaves_a_turn_that_can_be_cancelled() {
     let agent = Agent::new(Arc::new(Scripted::new().hang()), host(Host::builder()).await);
     let mut turn = turn();
-    let ran = tokio::time::timeout(Duration::from_millis(20), agent.run(&mut turn, &mut NoFront)).await;
+    let ran = tokio::time::timeout(Duration::from_millis(20), agent.run(&mut turn, &mut NoopFront)).await;
     assert!(ran.is_err());
     turn.cancel("");
     assert_eq!(turn.next(), Next::Done(&End::Cancelled));

@@ -288,6 +288,7 @@ impl Decode for Decoder {
     }
 
     fn into_draft(mut self: Box<Self>) -> Result<Draft, DecodeError> {
+        // The stop reason follows all blocks, so only `message_stop` is missing if the reason has arrived.
         if !self.ended && self.draft.stop.is_none() {
             return Err(DecodeError::cut());
         }

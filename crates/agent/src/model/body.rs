@@ -85,8 +85,8 @@ pub(super) fn add_pieces(sent: &mut Vec<RoleMessage>, role: &'static str, pieces
     }
 }
 
-/// Adds to `members` the maximum number of tokens, under the wire's name for it, and the temperature. The request
-/// counts more than the settings.
+/// Adds to `members` the maximum number of tokens, under the wire's name for it, and the temperature. The values of
+/// the request take precedence over those of the settings.
 pub(super) fn add_sampling(
     members: &mut Map<String, Value>,
     max_tokens_name: &str,
@@ -150,8 +150,9 @@ pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -
 
 /// A part of a message, sorted by the kinds that wires (the API formats of providers) distinguish.
 pub(super) enum Media<'a> {
-    /// Bytes that a wire may support: Base64 and media type.
+    /// A picture: Base64 and media type.
     Image(&'a str, &'a str),
+    /// A sound: Base64 and media type.
     Audio(&'a str, &'a str),
     /// Anything else that has bytes: Base64, media type, name.
     File(&'a str, &'a str, &'a str),
@@ -164,6 +165,7 @@ pub(super) fn media(part: &Content) -> Media<'_> {
     match part {
         Content::Image { data, mime_type } if !data.is_empty() => Media::Image(data, mime_type),
         Content::Audio { data, mime_type } if !data.is_empty() => Media::Audio(data, mime_type),
+        // The host leaves out the bytes of a part that is too large.
         Content::Image { mime_type, .. } | Content::Audio { mime_type, .. } => {
             Media::Text(format!("[{mime_type}: too large to be shown here]").into())
         }
@@ -183,7 +185,7 @@ pub(super) fn media(part: &Content) -> Media<'_> {
     }
 }
 
-/// Returns bytes as the address that has them in itself (`data:`). `base64` are the bytes, `kind` is their media type.
+/// Returns a `data:` URL, which contains the bytes itself. `kind` is their media type.
 pub(super) fn data_url(base64: &str, kind: &str) -> String {
     format!("data:{kind};base64,{base64}")
 }

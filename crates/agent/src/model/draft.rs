@@ -37,6 +37,7 @@ enum Piece {
 
 #[derive(Debug, Default)]
 struct Call {
+    /// The number of the call in the answer, from 0.
     number: usize,
     id: String,
     /// Whether the beginning of the call was streamed. That is possible once the name has arrived.

@@ -113,7 +113,7 @@ pub enum ModelErrorKind {
     TooLarge {
         /// The thing that is too large.
         what: &'static str,
-        /// The bound.
+        /// The limit, in bytes.
         limit: usize,
         /// The setting to change.
         setting: &'static str,

@@ -12,7 +12,7 @@ use super::{error::ModelErrorKind, settings::Key};
 
 /// The longest quote of a provider's words in an error, in bytes.
 const QUOTE_BYTES: usize = 600;
-/// A word that begins with this many first bytes of the key is hidden as if it were the key.
+/// A word that has the same first bytes as the key, at least this many, is hidden as if it were the key.
 const KEY_PREFIX_BYTES: usize = 8;
 /// A key with fewer bytes than this is not hidden, because it occurs in many unrelated words.
 const MIN_KEY_BYTES: usize = 4;
@@ -190,12 +190,14 @@ fn plain_text(response: &ErrorResponse<'_>) -> String {
 
 /// Returns whether a text is an HTML page.
 pub(super) fn is_html(text: &str) -> bool {
+    // Long enough for each of the beginnings below.
     let start: String = text.trim_start_matches('\u{feff}').trim_start().chars().take(15).collect();
     let start = start.to_ascii_lowercase();
     start.starts_with("<!doctype html") || start.starts_with("<html") || start.starts_with("<head")
 }
 
-/// Turns an untrusted text into one safe, clipped line without the key, to quote in an error.
+/// Turns an untrusted text into one safe, clipped line, to quote in an error. Hides the `key` of the request in it, if
+/// there is one. A text in an answer is quoted with `None`, because only a provider that refuses a key repeats the key.
 pub(super) fn quote(foreign: &str, key: Option<&Key>) -> String {
     let concealed = key.map_or_else(|| foreign.to_owned(), |key| hide_key(foreign, key.reveal()));
     safe_line(&text::clip(concealed.trim(), QUOTE_BYTES))
@@ -214,10 +216,10 @@ fn hide_key(text: &str, key: &str) -> String {
     let prefix = &key[..key.floor_char_boundary(KEY_PREFIX_BYTES)];
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(prefix) {
-        out.push_str(&rest[..at]);
+    while let Some(start) = rest.find(prefix) {
+        out.push_str(&rest[..start]);
         out.push_str("[key]");
-        let from_key = &rest[at..];
+        let from_key = &rest[start..];
         // Remove the whole key if it is there: it may contain a character that ends a word below.
         let following = from_key.strip_prefix(key).unwrap_or(&from_key[prefix.len()..]);
         rest = following.trim_start_matches(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ','));

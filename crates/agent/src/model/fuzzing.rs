@@ -151,8 +151,9 @@ fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
 fn check_replay(answer: Message) {
     let results: Vec<_> = answer.calls().iter().map(|call| Message::tool_result(&*call.id, "done")).collect();
     let conversation: Vec<_> = [Message::new(Role::User, "hello"), answer].into_iter().chain(results).collect();
+    let streamed = true;
     for wire in Wire::ALL {
-        let body = adapter(wire).body(&Request::new(&conversation), true);
+        let body = adapter(wire).body(&Request::new(&conversation), streamed);
         let body: Result<Value, _> = serde_json::from_slice(&body);
         assert!(body.is_ok_and(|body| body.is_object()), "the body for {wire} is JSON");
     }

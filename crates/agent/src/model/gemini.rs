@@ -111,7 +111,7 @@ impl Gemini {
     fn model_parts<'a>(&self, message: &'a Message, calls: &mut Calls<'a>) -> Vec<Value> {
         let mut parts = Vec::new();
         // Of parallel calls, only the first has a signature.
-        let mut is_signed = !self.needs_signatures();
+        let mut needs_placeholder = self.needs_signatures();
         for piece in pieces(message, Wire::Gemini, &self.settings.model) {
             match piece {
                 SentPiece::Raw(part) => parts.push(part.clone()),
@@ -125,10 +125,10 @@ impl Gemini {
                         function["id"] = call.id.as_str().into();
                     }
                     let mut part = with_signature(json!({"functionCall": function}), members);
-                    is_signed |= part.get(SIGNATURE).is_some();
-                    if !is_signed {
+                    needs_placeholder &= part.get(SIGNATURE).is_none();
+                    if needs_placeholder {
                         part[SIGNATURE] = PLACEHOLDER_SIGNATURE.into();
-                        is_signed = true;
+                        needs_placeholder = false;
                     }
                     parts.push(part);
                 }
@@ -164,6 +164,7 @@ fn media_part(media: &Media<'_>) -> Value {
 /// Returns the result of one call. Its media go to `after_results`.
 fn result_part(message: &Message, calls: &Calls<'_>, after_results: &mut Vec<Value>) -> Value {
     let id = message.tool_call_id.as_deref().unwrap_or_default();
+    // Without the call in the conversation, its id takes the place of its name.
     let (name, has_provider_id) = calls.get(id).copied().unwrap_or((id, false));
     let outcome = if message.is_error { "error" } else { "result" };
     let mut response = json!({"name": name, "response": {outcome: message.content}});

@@ -101,11 +101,12 @@ struct Probe {
 impl Probe {
     async fn find_server(&self, provider: &'static str, base_url: String) -> Option<LocalServer> {
         let root = base_url.trim_end_matches('/').trim_end_matches("/v1");
+        let no_body = None;
         let names: Vec<String> = if provider == "ollama" {
-            let tags: Tags = self.request_json(&format!("{root}/api/tags"), None).await?;
+            let tags: Tags = self.request_json(&format!("{root}/api/tags"), no_body).await?;
             tags.models.into_iter().map(|tag| tag.name).collect()
         } else {
-            let list: ModelList = self.request_json(&format!("{root}/v1/models"), None).await?;
+            let list: ModelList = self.request_json(&format!("{root}/v1/models"), no_body).await?;
             list.data.into_iter().map(|model| model.id).collect()
         };
         let is_safe =

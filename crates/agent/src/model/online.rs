@@ -458,6 +458,7 @@ impl StreamedAnswer {
             };
             match outcome {
                 Ok(Progress::More) => {
+                    // The usage alone is not the beginning of an answer: Anthropic reports some before the first word.
                     body.has_begun |= self.reader.deltas.iter().any(|delta| !matches!(delta, Delta::Usage(_)));
                     continue;
                 }

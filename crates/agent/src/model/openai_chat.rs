@@ -132,6 +132,7 @@ impl OpenAiChat {
                 SentPiece::Raw(value) if self.dialect.echoes_reasoning && !message.calls().is_empty() => {
                     echoed = value.as_object();
                 }
+                // The whole text is in `content`, as one string.
                 SentPiece::Raw(_) | SentPiece::Text(..) => {}
                 SentPiece::Call(call, _) => tool_calls.push(WireCall {
                     id: self.call_id(&call.id),

@@ -230,6 +230,7 @@ enum Kind {
 impl Decode for Decoder {
     fn read_event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
         if data.trim() == "[DONE]" {
+            // Without a complete response before it, `into_draft` reports a cut answer.
             return Ok(Progress::End);
         }
         let mut event: Event = serde_json::from_value(event_json(data)?).map_err(DecodeError::unreadable)?;
@@ -264,6 +265,7 @@ impl Decode for Decoder {
                 self.response_done(event.response.take().unwrap_or_default(), deltas)?;
                 return Ok(Progress::End);
             }
+            // Events that repeat parts of others, and kinds that this version does not know.
             _ => {}
         }
         Ok(Progress::More)

@@ -30,7 +30,7 @@ pub struct Provider {
     pub key_variable: Option<&'static str>,
     /// The model to use if the user names no model; `None` if there is no default.
     pub default_model: Option<&'static str>,
-    /// The differences of its servers from others of the chat wire.
+    /// How the provider's servers differ from other servers of the chat wire.
     dialect: Dialect,
 }
 
@@ -54,8 +54,9 @@ impl Provider {
     }
 
     /// Returns the provider that answers if the user names neither a model nor an address: the first one whose key is
-    /// set. A provider without a default model comes after all that have one, because the user has to name its model:
-    /// to parse its name as a [`Selector`] says so. `is_set` says whether an environment variable holds a key.
+    /// set. A provider without a default model comes after all that have one, because the user has to name its model
+    /// (parsing its name alone as a [`Selector`] fails, and asks for one). `is_set` says whether an environment
+    /// variable holds a key.
     #[must_use]
     pub fn first_with_key(is_set: impl Fn(&str) -> bool) -> Option<&'static Self> {
         let with_key = || PROVIDERS.iter().filter(|provider| provider.key_variable.is_some_and(&is_set));
@@ -81,6 +82,7 @@ pub const PROVIDERS: &[Provider] = &[
         .with_key("DEEPSEEK_API_KEY", Some("deepseek-flash")),
     provider("gemini", Wire::Gemini, "https://generativelanguage.googleapis.com/v1beta")
         .with_key("GEMINI_API_KEY", Some("gemini-flash-latest")),
+    // It has no default model.
     provider("openrouter", Wire::OpenAiChat, "https://openrouter.ai/api/v1").with_key("OPENROUTER_API_KEY", None),
     provider("mistral", Wire::OpenAiChat, "https://api.mistral.ai/v1")
         .with_key("MISTRAL_API_KEY", Some("mistral-medium-latest"))

@@ -28,11 +28,11 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The bounds of a request. An error names the setting of the bound that was reached.
+/// The bounds of a request. An error names the bound that was reached, by its name in backticks below.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// `connect_timeout`: the longest time to connect. Default 10 s.
+    /// The longest time to connect. Default 10 s.
     pub connect: Duration,
     /// `first_token_timeout`: the longest silence before the first word of a streamed answer. Default 120 s, because local
     /// servers first load their model and read the whole prompt; 300 s with an API that sends nothing while a model
@@ -45,11 +45,11 @@ pub struct Bounds {
     pub total: Duration,
     /// `max_response_bytes`: the maximum size of the response of one answer. Default 32 MiB.
     pub response_bytes: usize,
-    /// `retries`: how many times a failed request is tried again. Default 4.
+    /// How many times a failed request is tried again. Default 4.
     pub retries: u32,
     /// The wait before the second try. Each further wait is twice as long. Default 500 ms.
     pub first_pause: Duration,
-    /// `max_retry_wait`: if a provider asks to wait longer than this, there is no retry. Default 60 s.
+    /// If a provider asks to wait longer than this, there is no retry. Default 60 s.
     pub longest_pause: Duration,
 }
 

@@ -192,9 +192,9 @@ impl Attempts {
         let error = error.without_url();
         let why = failure::innermost_cause(&error);
         let origin = failure::safe_line(&self.url.origin().ascii_serialization());
-        // No byte of an answer has arrived. Unlike a call of a tool, a request to a model may be repeated. The one
-        // time-out of the client is `connect_timeout`. A server that did not accept the connection for that long is not
-        // tried again.
+        // No byte of an answer has arrived. Unlike a call of a tool, a request to a model may be repeated. The only
+        // time-out of the client is that of the connection: a server that has not accepted the connection by then is
+        // not tried again.
         let may_retry = !error.is_builder() && !error.is_timeout();
         let kind = ModelErrorKind::Unreachable { origin, why };
         FailedAttempt { kind, may_retry }
@@ -212,6 +212,7 @@ impl Attempts {
                 }
             }
         };
+        // The part that arrived in time is enough to classify the error.
         let _ = timeout(ERROR_BODY_TIME, read).await;
         let response = ErrorResponse {
             status: Some(status),
@@ -310,11 +311,11 @@ impl Body {
             // A server may also answer the request for a stream without one, and then sends no body until the answer is
             // complete. `has_begun` stays `false` here, so `first_token` would limit this wait; only `total` should.
             self.first_token = self.total;
-            let mut full = Vec::new();
+            let mut bytes = Vec::new();
             while let Some(chunk) = self.chunk().await? {
-                full.extend_from_slice(&chunk);
+                bytes.extend_from_slice(&chunk);
             }
-            Ok(full)
+            Ok(bytes)
         })
     }
 }

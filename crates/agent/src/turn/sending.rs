@@ -23,11 +23,13 @@ impl SendState {
     /// Returns a handle for the task that makes the call. The task reports with [`Self::begin`] that it sends the call.
     #[must_use]
     pub fn watch(&self) -> Self {
+        // Fails for a call that is watched already, whose state then stays as it is.
         let _ = self.0.compare_exchange(UNKNOWN, WAITING, Ordering::AcqRel, Ordering::Acquire);
         Self(Arc::clone(&self.0))
     }
 
-    /// Reports that the call is about to be sent. Returns `false` if it was abandoned before; then it must not be sent.
+    /// Reports that the call is about to be sent. Returns `false` if it must not be sent, because it was abandoned
+    /// before or is not [watched](Self::watch).
     #[must_use]
     pub fn begin(&self) -> bool {
         // `Err` holds the state that was found. A call that was sent may be sent again.

@@ -46,11 +46,12 @@ async fn without_a_cache_nothing_is_marked_and_without_tools_none_are_mentioned(
     let messages = [Message::new(Role::User, "hello")];
     let mut request = Request::new(&messages);
     request.system = Some("Be brief.");
-    let _not_found = model.complete(request.clone()).await;
+    // The script of the model is empty: only the request matters.
+    let _ = model.complete(request.clone()).await;
     insta::assert_snapshot!(server.last_body(), @r#"{"model":"some-model","max_tokens":8192,"system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"user","content":[{"type":"text","text":"hello"}]}]}"#);
     let tools = tools(WIRE);
     request.tools = Some(&tools);
-    let _not_found = model.complete(request).await;
+    let _ = model.complete(request).await;
     assert!(server.requests()[1].body.contains(tools.json().get()), "the bytes that they were");
     assert_eq!(server.requests()[0].path, "/v1/messages");
     assert_eq!(server.requests()[0].header("x-api-key"), Some("sk-secret-0123456789"));
@@ -241,7 +242,7 @@ async fn thinking_is_sent_back_unchanged_before_the_calls_to_the_same_model_only
     let (_server, model) = scripted("custom", WIRE, [Answer::events(THINKING)]).await;
     let mut messages = vec![Message::new(Role::User, "hello")];
     messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);
-    // As it comes back from a database.
+    // The message as a database returns it.
     let stored = serde_json::to_string(&messages).unwrap();
     let messages: Vec<Message> = serde_json::from_str(&stored).unwrap();
     let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;

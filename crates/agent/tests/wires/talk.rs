@@ -11,7 +11,7 @@ use toolrack_agent::{
 use toolrack_host::{ToolBlock, ToolDefinition};
 use toolrack_testkit::{FakeModel, model::Answer};
 
-/// A picture, as MCP has it; the beginning of one.
+/// The beginning of a picture, in Base64.
 pub(crate) const PICTURE: &str = "iVBORw0KGgo=";
 
 /// Settings for a scripted model, with a short pause before a retry.
@@ -100,7 +100,7 @@ pub(crate) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap()
 }
 
-/// A body, each of its members on a line, and each element of its lists.
+/// Returns a body as text, with each member and each element of a list on its own line.
 pub(crate) fn lines(body: &Value) -> String {
     let mut lines = Vec::new();
     for (name, value) in body.as_object().unwrap() {
@@ -131,7 +131,8 @@ pub(crate) async fn sent_to(
     let mut settings = settings(&server, provider, wire);
     change(&mut settings);
     let model = settings.connect().unwrap();
-    let _nothing = streamed(&*model, request).await;
+    // The answer is an error, because the script is empty: only the request matters.
+    let _ = streamed(&*model, request).await;
     server.last_body()
 }
 
@@ -164,8 +165,8 @@ pub(crate) fn call(id: &str, name: &str, city: &str) -> ToolCallData {
     ToolCallData::from_text(id, name, &json!({"city": city}).to_string())
 }
 
-/// Returns a conversation with every kind of message: a system message, a picture, two calls at once, of which one failed, a broken
-/// call, and an answer.
+/// Returns a conversation with every kind of message: a system message, a picture, two calls at once (one of which
+/// fails), a call with broken arguments, and an answer.
 pub(crate) fn conversation() -> Vec<Message> {
     let picture = || toolrack_host::Content::Image { data: PICTURE.into(), mime_type: "image/png".into() };
     vec![

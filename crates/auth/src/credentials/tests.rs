@@ -98,7 +98,7 @@ fn every_secret_of_a_sign_in_is_known_as_one() {
     let key = all.key.as_ref().unwrap().secret();
     assert_eq!(all.secrets(), ["canary-1", "canary-2", "canary-3", key]);
     assert_eq!(credentials(false, None, None).secrets(), [""; 0]);
-    // Each of them is kept in one place.
+    // Each secret is stored in one place only.
     let text = String::from_utf8(all.to_bytes()).unwrap();
     assert!(all.secrets().iter().all(|secret| text.matches(secret).count() == 1), "{text}");
 }
@@ -157,7 +157,7 @@ fn a_renewable_token_is_renewed_early_and_any_other_is_used_until_it_expires() {
         assert_eq!(renewable.is_stale(now), with_refresh, "{now}");
         assert_eq!(tokens(600).is_stale(now), without, "{now}");
     }
-    // A clock that was set back makes no token old.
+    // If the clock was set back, no token counts as expired.
     assert!(!renewable.is_stale(0));
     assert!(tokens(0).is_stale(1_000));
 }

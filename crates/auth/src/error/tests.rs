@@ -60,9 +60,9 @@ fn untrusted_text_in_an_error_is_one_short_safe_line_without_sent_secrets() {
     assert!(quote(&"x".repeat(10_000)).len() < QUOTE_BYTES + 10);
     let secrets = ["sec-ret", "assertion.with.dots", "abc"];
     let reason = "bad sec-ret and sec-ret, assertion.with.dots; abc";
-    // What is shorter than four letters is in too many words.
+    // A text of fewer than four letters occurs in too many words.
     assert_eq!(quote_without(reason, &secrets), "bad *** and ***, ***; abc");
-    // It is hidden before the text is cut, or its beginning would be left.
+    // The secret is hidden before the text is cut; otherwise its beginning would remain.
     let long = format!("{}sec-ret", "x".repeat(QUOTE_BYTES - 4));
     assert!(!quote_without(&long, &secrets).contains("sec"), "{}", quote_without(&long, &secrets));
 }

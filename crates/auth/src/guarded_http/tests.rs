@@ -11,12 +11,12 @@ async fn a_request_without_an_answer_fails_with_its_timeout_and_its_origin_is_no
     let request = http::Request::post(url.as_str()).body(Vec::new()).unwrap();
     let message = http.send_and_note(request).await.unwrap_err().to_string();
     assert!(message.contains(" within ") && message.ends_with(" s"), "{message}");
-    // Where it went is said as well, without the path: that may hold a secret.
+    // The reason names the origin as well, without the path, which may hold a secret.
     assert_eq!(http.no_response_reason(), Some(format!("{}: {message}", url.origin().ascii_serialization())));
 }
 
-/// Answers every request with these bytes, and counts them.
-async fn serves(answer: String) -> (Url, Arc<Mutex<Vec<String>>>) {
+/// Serves these bytes to every request. Returns the URL, and the heads of the requests so far.
+async fn serve(answer: String) -> (Url, Arc<Mutex<Vec<String>>>) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}/token", listener.local_addr().unwrap())).unwrap();
@@ -50,7 +50,7 @@ async fn get(http: &GuardedHttp, url: &Url) -> Result<http::Response<Vec<u8>>, H
 
 #[tokio::test]
 async fn an_operation_sends_so_many_requests_and_no_more() {
-    let (url, asked) = serves(answer("200 OK", "{}")).await;
+    let (url, asked) = serve(answer("200 OK", "{}")).await;
     let http_maker = GuardedHttpMaker::new(Egress::default());
     let http = http_maker.http_for(&url).unwrap();
     for _ in 0..MAX_REQUESTS {
@@ -69,7 +69,7 @@ async fn an_operation_sends_so_many_requests_and_no_more() {
 #[tokio::test]
 async fn an_answer_has_a_size_that_it_may_have() {
     for (bytes, is_read) in [(BODY_BYTES, true), (BODY_BYTES + 1, false)] {
-        let (url, _) = serves(answer("200 OK", &"x".repeat(bytes))).await;
+        let (url, _) = serve(answer("200 OK", &"x".repeat(bytes))).await;
         let http = GuardedHttpMaker::new(Egress::default()).http_for(&url).unwrap();
         match get(&http, &url).await {
             Ok(answer) => assert!(is_read && answer.body().len() == bytes),
@@ -82,9 +82,9 @@ async fn an_answer_has_a_size_that_it_may_have() {
 
 #[tokio::test]
 async fn a_redirect_is_an_answer_and_is_not_followed() {
-    let (elsewhere, asked) = serves(answer("200 OK", "{}")).await;
+    let (elsewhere, asked) = serve(answer("200 OK", "{}")).await;
     for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"] {
-        let (url, _) = serves(answer(&format!("{status}\r\nLocation: {elsewhere}"), "")).await;
+        let (url, _) = serve(answer(&format!("{status}\r\nLocation: {elsewhere}"), "")).await;
         let http = GuardedHttpMaker::new(Egress::default()).http_for(&url).unwrap();
         assert!(get(&http, &url).await.unwrap().status().is_redirection(), "{status}");
     }
@@ -93,7 +93,7 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
 
 #[tokio::test]
 async fn an_address_that_may_not_be_asked_is_not_and_a_failure_shows_no_url() {
-    let (url, asked) = serves(answer("200 OK", "{}")).await;
+    let (url, asked) = serve(answer("200 OK", "{}")).await;
     let http =
         GuardedHttpMaker::new(Egress::default()).http_for(&Url::parse("https://h.example/mcp").unwrap()).unwrap();
     let error = get(&http, &url).await.unwrap_err();
@@ -118,7 +118,7 @@ async fn metadata_that_requires_bound_tokens_is_recognized() {
         ("404 Not Found", r#"{"resource": "https://h", "dpop_bound_access_tokens_required": true}"#, false),
         ("200 OK", "", false),
     ] {
-        let (url, _) = serves(answer(head, body)).await;
+        let (url, _) = serve(answer(head, body)).await;
         let http = GuardedHttpMaker::new(Egress::default()).http_for(&url).unwrap();
         get(&http, &url).await.unwrap();
         assert_eq!(http.requires_bound_tokens(), wants, "{head} {body}");

@@ -98,7 +98,7 @@ async fn of_all_that_a_request_can_be_only_the_answer_of_the_sign_in_is_taken() 
     ] {
         assert_eq!(target(request, &[&host]), None, "{request}");
     }
-    // An error is an answer as well; what it says is for the engine to judge.
+    // A redirect with an error belongs to the sign-in as well. `AuthorizationRequest::exchange` handles the error.
     assert!(target("GET /callback?error=access_denied&state=right HTTP/1.1", &[&host]).is_some());
     assert!(target("GET /callback?state=%72ight HTTP/1.1", &[&host]).is_some());
 }
@@ -119,17 +119,17 @@ async fn a_request_that_comes_in_pieces_is_read_and_one_without_an_end_is_not() 
     let page = Url::parse("https://as.example/authorize?state=right").unwrap();
     let visits = async {
         let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port));
-        // A head that is too long is not answered at all.
+        // A request whose head is too long gets no answer.
         let mut long = connect().await.unwrap();
         let padding = "x".repeat(2 * HEAD_BYTES);
         let endless =
             format!("GET /callback?code=c&state=right HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX: {padding}\r\n\r\n");
-        // The other side may be gone before all of it is sent.
+        // The listener may close the connection before everything is sent.
         let _ = long.write_all(endless.as_bytes()).await;
         let mut answer = Vec::new();
         let _ = long.read_to_end(&mut answer).await;
         assert!(answer.is_empty(), "{answer:?}");
-        // One that closes in the middle is forgotten.
+        // A connection that closes within the head does not end the wait.
         let mut cut = connect().await.unwrap();
         cut.write_all(b"GET /callback?code=c&state=right HTTP/1.1\r\n").await.unwrap();
         drop(cut);

@@ -8,15 +8,15 @@ fn slot() -> Slot {
     Slot::new(TokenKey::of(&Url::parse("https://h/mcp").unwrap()))
 }
 
-/// Credentials whose token, if there is one, ends in so many seconds.
-fn credentials(ends: Option<u64>, refresh: bool) -> Arc<Credentials> {
+/// Returns credentials whose access token expires in this many seconds; without tokens if `expires_in` is `None`.
+fn credentials(expires_in: Option<u64>, refresh: bool) -> Arc<Credentials> {
     let metadata = serde_json::json!({ "authorization_endpoint": "https://as/a", "token_endpoint": "https://as/t" });
-    let tokens = ends.map(|ends| Tokens {
+    let tokens = expires_in.map(|seconds| Tokens {
         access: "a".into(),
         refresh: refresh.then(|| "r".into()),
         scopes: Vec::new(),
         received: now(),
-        expires: Some(now() + ends),
+        expires: Some(now() + seconds),
     });
     Arc::new(Credentials {
         issuer: "https://as".into(),
@@ -41,7 +41,7 @@ fn usable_credentials_are_known_and_not_due_for_renewal() {
         assert_eq!(slot.usable().is_ok(), is_at_hand, "{ends} {refresh}");
         assert!(slot.cached().is_some(), "known it is in any case");
     }
-    // A client that is still registered, without tokens, is not a sign-in.
+    // A registered client without tokens is not a sign-in.
     slot.set_cached(Some(credentials(None, false)));
     assert!(slot.cached().is_none() && slot.usable().unwrap().is_none());
 }

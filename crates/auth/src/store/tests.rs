@@ -74,12 +74,12 @@ async fn one_holder_has_a_lease_at_a_time_and_each_key_has_its_own() {
     let first = store.lease(&a, LONG).await.unwrap();
     assert!(waits(&a).await.is_err(), "two have the lease of one key");
     assert!(waits(&b).await.is_ok());
-    // To delete is not to return it.
+    // Deleting the credentials does not give the lease back.
     first.delete().await.unwrap();
     assert!(waits(&a).await.is_err());
     first.release().await;
     let second = waits(&a).await.unwrap().unwrap();
-    // A holder that is dropped, with its task, returns it as well.
+    // Dropping the lease, as when its task is dropped, gives it back as well.
     drop(second);
     assert!(waits(&a).await.is_ok());
 }

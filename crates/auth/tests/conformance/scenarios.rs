@@ -11,7 +11,7 @@ use toolrack_host::{
 
 use crate::client::SERVER;
 
-/// Of both revisions.
+/// The scenarios of both revisions.
 pub(crate) const BOTH: &[&str] = &[
     "tools_call",
     "auth/metadata-default",
@@ -38,10 +38,10 @@ pub(crate) const BOTH: &[&str] = &[
     "auth/dpop-nonce",
 ];
 
-/// Of 2025-11-25 alone.
+/// The scenarios of 2025-11-25 alone.
 pub(crate) const LEGACY: &[&str] = &["initialize", "elicitation-sep1034-client-defaults", "sse-retry"];
 
-/// Of 2026-07-28 alone.
+/// The scenarios of 2026-07-28 alone.
 pub(crate) const MODERN: &[&str] = &[
     "request-metadata",
     "sep-2322-client-request-state",
@@ -62,7 +62,7 @@ pub(crate) const MODERN: &[&str] = &[
     "auth/metadata-issuer-mismatch",
 ];
 
-/// Says yes to every form and fills in nothing but what has no default.
+/// Accepts every form, and fills in only required fields and yes-or-no fields, if they have no default.
 struct Agreeable;
 
 impl Asker for Agreeable {
@@ -79,7 +79,7 @@ impl Asker for Agreeable {
     }
 }
 
-/// Answers what servers ask.
+/// Returns the asker, which answers the questions of servers.
 pub(crate) fn asker() -> SharedAsker {
     Arc::new(Agreeable)
 }
@@ -102,7 +102,7 @@ fn fill_in(schema: &Value) -> Map<String, Value> {
         .collect()
 }
 
-/// What one scenario is about.
+/// One scenario, once its server is connected.
 pub(crate) struct Scenario<'a> {
     pub(crate) host: &'a Host,
     pub(crate) name: &'a str,
@@ -143,13 +143,13 @@ impl Scenario<'_> {
                 self.call("json_schema_echo", json!({ "schema": schema })).await?;
             }
             name if name.starts_with("auth/") => self.call_all(json!({})).await?,
-            // Connecting and listing is all that the others ask for.
+            // The other scenarios only need a client that connects and lists.
             _ => {}
         }
         Ok(())
     }
 
-    /// Calls every tool; reports the first failure when all were called.
+    /// Calls every tool, even after a failure. Returns the first error.
     async fn call_all(&self, arguments: Value) -> Result<(), CallError> {
         let mut done = Ok(());
         for tool in self.host.catalog().tools() {
@@ -159,6 +159,7 @@ impl Scenario<'_> {
     }
 
     async fn use_everything(&self) -> Result<(), CallError> {
+        // Only the headers of the requests matter here, not the results.
         let _ = self.call_all(json!({})).await;
         for resource in self.host.resources(SERVER).await? {
             let _ = self.host.read_resource(SERVER, &resource.uri).await;

@@ -3,8 +3,8 @@
 //! The suite plays the MCP server and, where there is one, the authorization server, and starts this program again as
 //! the client: a host that signs in with this crate, and a browser without a user.
 //!
-//! `cargo test -p toolrack-auth --test conformance` runs all of it and ends with how many scored scenarios of each revision
-//! pass; which are scored, the suite says itself.
+//! `cargo test -p toolrack-auth --test conformance` runs all scenarios, and at the end prints how many scored scenarios
+//! of each revision pass. The suite itself lists the scored ones.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -24,24 +24,26 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use scenarios::{BOTH, LEGACY, MODERN};
 
-/// A revision of MCP, as the suite writes it, and the module of its tests.
+/// The revisions of MCP: the version as the suite writes it, the module of its tests, and the scenarios that only this
+/// revision has.
 const REVISIONS: [(&str, &str, &[&str]); 2] = [("2025-11-25", "legacy", LEGACY), ("2026-07-28", "modern", MODERN)];
 
 fn main() -> ExitCode {
     if let Some(code) = client::run_if_suite_started_us() {
         return code;
     }
-    let mut trials = vec![Trial::test("needs_node::no_scored_scenario_is_missing", nothing_is_missing)];
+    let mut trials = vec![Trial::test("needs_node::no_scored_scenario_is_missing", check_none_is_missing)];
     let mut scores = Vec::new();
     for (version, module, own) in REVISIONS {
         let passed = Arc::new(AtomicUsize::new(0));
         for scenario in BOTH.iter().chain(own).copied() {
             let passed = Arc::clone(&passed);
-            // It measures how soon a broken stream is opened again.
+            // This scenario measures how soon the client opens a broken stream again. Tests in a module `alone` run
+            // without others at the same time.
             let alone = if scenario == "sse-retry" { "alone::" } else { "" };
             let name = scenario.replace(['-', '/'], "_");
             trials.push(Trial::test(format!("needs_node::{module}::{alone}{name}"), move || {
-                passes(scenario, version)?;
+                run_scenario(scenario, version)?;
                 if scored(version).iter().any(|scored| scored == scenario) {
                     passed.fetch_add(1, Ordering::Relaxed);
                 }
@@ -53,13 +55,13 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list && conclusion.num_filtered_out == 0 {
-        tell(&scores);
+        print_scores(&scores);
     }
     conclusion.exit_code()
 }
 
 #[expect(clippy::print_stdout, reason = "what the run comes to")]
-fn tell(scores: &[(&str, Arc<AtomicUsize>)]) {
+fn print_scores(scores: &[(&str, Arc<AtomicUsize>)]) {
     for (version, passed) in scores {
         println!("{version}: {} of {} scored scenarios pass", passed.load(Ordering::Relaxed), scored(version).len());
     }
@@ -75,7 +77,8 @@ fn scored(version: &str) -> Vec<String> {
     items.filter_map(|line| line.trim().strip_prefix("- ")).map(str::to_owned).collect()
 }
 
-fn nothing_is_missing() -> Result<(), Failed> {
+/// Checks that each scored scenario is among the tests.
+fn check_none_is_missing() -> Result<(), Failed> {
     for (version, _, own) in REVISIONS {
         let scored = scored(version);
         let missing: Vec<_> = scored.iter().filter(|name| !BOTH.iter().chain(own).any(|own| own == name)).collect();
@@ -86,7 +89,8 @@ fn nothing_is_missing() -> Result<(), Failed> {
     Ok(())
 }
 
-fn passes(scenario: &str, version: &str) -> Result<(), Failed> {
+/// Runs one scenario with the suite. An error if it does not pass.
+fn run_scenario(scenario: &str, version: &str) -> Result<(), Failed> {
     let results = tempfile::tempdir().unwrap();
     let output = Command::new(installed("TOOLRACK_TEST_NODE22", ".cache/npm/node_modules/.bin/node"))
         .arg(npm("@modelcontextprotocol/conformance/dist/index.js"))

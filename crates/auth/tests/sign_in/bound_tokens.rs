@@ -54,7 +54,7 @@ async fn the_key_survives_a_restart_and_renewed_tokens_are_bound_to_it() {
     let stage = bound([]);
     stage.login().await.unwrap();
     stage.server.expire_access_tokens();
-    let host = stage.host_with(stage.another()).await;
+    let host = stage.host_with(stage.other_process()).await;
     echo(&host).await.unwrap();
     let counts = stage.server.counts();
     assert_eq!((counts.refreshes, counts.reused, counts.authorizations), (1, 0, 1));

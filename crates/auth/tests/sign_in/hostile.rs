@@ -60,11 +60,11 @@ async fn metadata_without_end_or_sense_is_given_up() {
     }
 }
 
-/// As MCP 2025-03-26 has it: without metadata, the endpoints are at fixed places of the server's own origin.
+/// MCP 2025-03-26: without metadata, the endpoints have fixed paths at the origin of the MCP server.
 #[tokio::test]
 async fn a_server_without_readable_metadata_is_asked_at_its_own_origin_and_nowhere_else() {
     let stage = Stage::of(FakeAuthorization::start([AuthorizationFault::NoJson("<html>")]));
-    // The server that answers says who it is, and nothing said before who it would be.
+    // The redirect names an issuer, and without metadata no issuer is expected.
     assert_eq!(stage.login().await.unwrap_err().code(), "SIGN_IN_WRONG_ISSUER");
     let page = stage.browser.0.lock().unwrap()[0].clone();
     assert!(page.as_str().starts_with(&format!("{}/authorize?", stage.server.issuer())), "{page}");

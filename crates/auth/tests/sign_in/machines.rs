@@ -1,4 +1,4 @@
-//! Signing in without a user. The conformance suite checks the right requests; here is what goes wrong.
+//! Signing in without a user. The conformance suite tests the valid requests; these tests are about failures.
 
 use toolrack_host::{
     State,
@@ -67,7 +67,7 @@ async fn a_text_that_is_not_a_key_is_reported_without_repeating_it() {
 
 #[tokio::test]
 async fn an_id_token_is_sent_only_to_the_identity_provider() {
-    // One that refuses: the fake server knows no exchange of tokens.
+    // This identity provider refuses: the fake server does not support the exchange of tokens.
     let idp = FakeAuthorization::start([]);
     let oauth = |token_url: String| OAuth {
         grant: Grant::EnterpriseManaged,
@@ -90,7 +90,7 @@ async fn an_id_token_is_sent_only_to_the_identity_provider() {
     assert_eq!(exchange.parameter("subject_token"), Some("canary-id-token"));
     assert!(!format!("{exchange:?}").contains("secret-of-the-client"), "{exchange:?}");
 
-    // In the clear it goes to this machine alone.
+    // The ID token is not sent to a URL that is neither https nor on this machine.
     let stage = Stage::with(FakeAuthorization::start([]), oauth("file:///etc/passwd".to_owned()));
     assert_eq!(stage.login().await.unwrap_err().code(), "SIGN_IN_UNSAFE_URL");
 }

@@ -1,4 +1,4 @@
-//! Shared by the tests: a host that signs in, and a browser that follows redirects.
+//! The stage that the tests share: a host that signs in, and a browser that follows redirects.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use url::Url;
 
 pub(crate) const SERVER: &str = "guarded";
 
-/// A browser whose user agrees at once: it takes the redirect of the page back, and remembers the page.
+/// A browser whose user agrees at once: it returns the URL to which the page redirects, and records the page.
 #[derive(Default)]
 pub(crate) struct AgreeingBrowser(pub(crate) Mutex<Vec<Url>>);
 
@@ -78,8 +78,8 @@ impl Stage {
         self.sign_in.login(self.destination(), &[], &self.browser).await
     }
 
-    /// Another process of the same user.
-    pub(crate) fn another(&self) -> SignIn {
+    /// Returns the sign-in of another process of the same user.
+    pub(crate) fn other_process(&self) -> SignIn {
         sign_in(&self.store)
     }
 

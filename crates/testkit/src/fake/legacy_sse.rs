@@ -51,11 +51,12 @@ impl Endpoint {
         let id = format!("{:x}", rand::random::<u64>());
         let (out, frames) = Outbox::new();
         let peer = Peer::new(id.clone());
-        self.server.listen(&peer, out, None);
+        let subscription = None;
+        self.server.listen(&peer, out, subscription);
         connection.respond_in_chunks(200, &[("content-type", "text/event-stream")]).await?;
         if !self.server.has(Fault::NoEndpoint) {
-            let own = format!("/messages?session={id}");
-            let endpoint = self.server.options.faults.text(Fault::EndpointCross).unwrap_or(&own);
+            let own_endpoint = format!("/messages?session={id}");
+            let endpoint = self.server.options.faults.text(Fault::EndpointCross).unwrap_or(&own_endpoint);
             connection.write_chunk(format!("event: endpoint\ndata: {endpoint}\n\n").as_bytes()).await?;
         }
         let outcome = pump(connection, frames).await;

@@ -176,6 +176,7 @@ fn corrupt(faults: &Faults, fault: Fault, id: &Value, message: &mut Value) {
                 content.insert(0, json!(7));
             }
         }
+        // Other faults do not change the message, or change its bytes in `garble`.
         _ => {}
     }
 }

@@ -96,6 +96,7 @@ fn apply_faults(server: &Server, tools: &mut Vec<Value>) {
     if let Some(lines) = faults.number(Fault::LongDescription) {
         change_tool(tools, "echo", |tool| tool["description"] = json!(numbered_lines("Echoes", lines)));
     }
+    // `tools_changed` adds a tool, so an added tool shows that it was called.
     if !faults.has(Fault::Later) || !server.added_tools().is_empty() {
         change_definitions(faults, tools);
     }
@@ -147,30 +148,30 @@ fn twice(reference: &str) -> Value {
 /// Returns one page of tools. Cursors are `page-N`, unless a fault changes them.
 pub(crate) fn list_tools(server: &Server, params: &Value) -> Reply {
     let cursor = params["cursor"].as_str();
-    let all = tools(server);
+    let all_tools = tools(server);
     if server.has(Fault::SameCursor) {
-        return Ok(json!({"tools": all, "nextCursor": "again"}));
+        return Ok(json!({"tools": all_tools, "nextCursor": "again"}));
     }
     if server.has(Fault::OddCursor) {
-        return Ok(json!({"tools": all, "nextCursor": 42}));
+        return Ok(json!({"tools": all_tools, "nextCursor": 42}));
     }
     if server.has(Fault::EndlessCursor) {
         let page: u64 = cursor.and_then(|cursor| cursor.strip_prefix("endless-")?.parse().ok()).unwrap_or(0);
-        let tools = if page == 0 { all } else { vec![simple_tool(&format!("endless_{page}"))] };
+        let tools = if page == 0 { all_tools } else { vec![simple_tool(&format!("endless_{page}"))] };
         return Ok(json!({"tools": tools, "nextCursor": format!("endless-{}", page + 1)}));
     }
     if server.has(Fault::EmptyCursor) {
-        let (first, second) = all.split_at(all.len() / 2);
+        let (first, second) = all_tools.split_at(all_tools.len() / 2);
         return Ok(match cursor {
             None => json!({"tools": first, "nextCursor": ""}),
             Some(_) => json!({"tools": second}),
         });
     }
-    page_of(&all, server.options.page_size, cursor)
+    page_of(&all_tools, server.options.page_size, cursor)
 }
 
 /// Returns one page of `size` tools; `size` 0 is all tools. An error for a cursor that is not `page-N`.
-fn page_of(all: &[Value], size: usize, cursor: Option<&str>) -> Reply {
+fn page_of(all_tools: &[Value], size: usize, cursor: Option<&str>) -> Reply {
     let page = match cursor {
         None => 0,
         Some(cursor) => cursor
@@ -178,8 +179,8 @@ fn page_of(all: &[Value], size: usize, cursor: Option<&str>) -> Reply {
             .and_then(|number| number.parse::<usize>().ok())
             .ok_or_else(|| Refusal::new(code::INVALID_PARAMS, format!("Invalid cursor: {cursor}")))?,
     };
-    let size = if size == 0 { all.len().max(1) } else { size };
-    let mut pages = all.chunks(size).skip(page);
+    let size = if size == 0 { all_tools.len().max(1) } else { size };
+    let mut pages = all_tools.chunks(size).skip(page);
     let tools = pages.next().unwrap_or_default();
     let mut result = json!({"tools": tools});
     if pages.next().is_some() {

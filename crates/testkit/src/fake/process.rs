@@ -20,18 +20,18 @@ pub(crate) struct Descriptor {
 
 /// The descriptors that are open now, without the one that lists them.
 pub(crate) fn open_descriptors() -> Vec<Descriptor> {
-    let own = format!("/proc/{}/fd", std::process::id());
+    let own_folder = format!("/proc/{}/fd", std::process::id());
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    let mut found: Vec<Descriptor> = entries
+    let mut descriptors: Vec<Descriptor> = entries
         .flatten()
         .filter_map(|entry| {
             let fd = entry.file_name().to_str()?.parse().ok()?;
             let target = std::fs::read_link(entry.path()).ok()?.display().to_string();
-            (target != own).then_some(Descriptor { fd, target })
+            (target != own_folder).then_some(Descriptor { fd, target })
         })
         .collect();
-    found.sort_by_key(|descriptor| descriptor.fd);
-    found
+    descriptors.sort_by_key(|descriptor| descriptor.fd);
+    descriptors
 }
 
 /// How a process ends.
@@ -72,7 +72,8 @@ fn die_by(number: i32) -> ! {
     // More than once: Rust's runtime catches the first SIGSEGV to detect stack overflows; it then restores the default
     // action and returns.
     for _ in 0..20 {
-        let _sent = kill(Pid::this(), signal);
+        // If the signal cannot be sent, the process exits below.
+        let _ = kill(Pid::this(), signal);
         std::thread::sleep(Duration::from_millis(10));
     }
     std::process::exit(255)
@@ -80,7 +81,8 @@ fn die_by(number: i32) -> ! {
 
 /// Stops this process, with all its threads, until it is continued.
 pub(crate) fn freeze() {
-    let _sent = kill(Pid::this(), Signal::SIGSTOP);
+    // A process may always signal itself, so this does not fail.
+    let _ = kill(Pid::this(), Signal::SIGSTOP);
     // It takes a moment until every thread has stopped: nothing may be answered meanwhile.
     std::thread::sleep(Duration::from_millis(50));
 }
@@ -102,7 +104,8 @@ pub(crate) fn misbehave_at_start(faults: &Faults) -> io::Result<()> {
         fill_stderr(bytes);
     }
     if let Some(bytes) = faults.number(Fault::StderrLine) {
-        let _closed = io::stderr().write_all(&vec![b'e'; usize::try_from(bytes).unwrap_or(usize::MAX)]);
+        // A closed stderr does not end the server.
+        let _ = io::stderr().write_all(&vec![b'e'; usize::try_from(bytes).unwrap_or(usize::MAX)]);
     }
     if let Some(code) = faults.number(Fault::ExitAtStart) {
         super::complain("fake-server: reading the configuration\nfake-server: fatal: told to exit at start\n");
@@ -152,10 +155,12 @@ pub(crate) fn run_sleeper(args: &[String]) -> ! {
         block_termination();
     }
     if has("setsid") {
-        let _leader_already = nix::unistd::setsid();
+        // Fails only if the process leads a process group already.
+        let _ = nix::unistd::setsid();
     }
-    // Its stdin is a socket to the parent, which waits for this byte.
-    let _gone = nix::unistd::write(io::stdin(), b"!");
+    // Its stdin is a socket to the parent, which waits for this byte. If the parent is gone, the process sleeps all the
+    // same.
+    let _ = nix::unistd::write(io::stdin(), b"!");
     std::thread::sleep(Duration::from_secs(3_600));
     std::process::exit(0)
 }

@@ -99,7 +99,7 @@ struct State {
     /// Running requests, by peer and id.
     running: HashMap<String, AbortHandle>,
     listeners: Vec<Listener>,
-    /// Legacy: the keys of peers, each with the resources to which it has subscribed.
+    /// Legacy: pairs of a peer's key and a resource to which the peer has subscribed.
     subscribed: BTreeSet<(String, String)>,
     tasks: JoinSet<()>,
 }
@@ -227,21 +227,23 @@ impl Server {
         self.log.received(json!({"answer": id, "refused": body.is_err()}));
         let answer_sender = id.as_u64().and_then(|id| self.state.lock().open_questions.remove(&id));
         if let Some(answer_sender) = answer_sender {
-            let _gave_up = answer_sender.send(body);
+            // Fails if the call that asked was cancelled meanwhile.
+            let _ = answer_sender.send(body);
         }
     }
 
-    /// Sends notifications of changes to this outbox from now on.
+    /// Sends notifications of changes to this outbox from now on. Modern clients have a `subscription`: the id of their
+    /// `subscriptions/listen` request, and the changes that it asks for.
     pub(crate) fn listen(&self, peer: &Arc<Peer>, out: Outbox, subscription: Option<(Value, Value)>) {
         self.state.lock().listeners.push(Listener { peer: Arc::clone(peer), out, subscription });
     }
 
     /// Ends the subscription that the request `id` of `peer` has begun, if there is one.
     pub(crate) fn unlisten(&self, peer: &Peer, id: &Value) {
-        let ended = |listener: &Listener| {
-            listener.peer.key == peer.key && listener.subscription.as_ref().is_some_and(|(own, _)| own == id)
+        let began_with = |listener: &Listener| {
+            listener.peer.key == peer.key && listener.subscription.as_ref().is_some_and(|(request, _)| request == id)
         };
-        self.state.lock().listeners.retain(|listener| !ended(listener));
+        self.state.lock().listeners.retain(|listener| !began_with(listener));
     }
 
     /// Returns the peer with this key and its outbox, if it listens.
@@ -289,7 +291,9 @@ impl Server {
     /// Notifies all subscribers of a resource that it changed.
     pub(crate) async fn notify_resource_updated(&self, uri: &str) {
         let includes_uri = |filter: &Value| {
-            filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.iter().any(|own| own == uri))
+            filter["resourceSubscriptions"]
+                .as_array()
+                .is_some_and(|uris| uris.iter().any(|subscribed| subscribed == uri))
         };
         let is_interested = |listener: &Listener, subscribed: &BTreeSet<_>| match &listener.subscription {
             None => subscribed.contains(&(listener.peer.key.clone(), uri.to_owned())),

@@ -71,7 +71,8 @@ fn handle_line(server: &Arc<Server>, peer: &Arc<Peer>, out: &Outbox, line: &[u8]
         }
         Incoming::Notification { method, params } => {
             if method == "notifications/initialized" {
-                server.listen(peer, out.clone(), None);
+                let subscription = None;
+                server.listen(peer, out.clone(), subscription);
             }
             server.handle_notification(peer, &method, &params);
             None

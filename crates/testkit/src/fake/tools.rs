@@ -73,6 +73,7 @@ fn run_at_once(server: &Server, request: &Request, name: &str, args: &Value) -> 
         "fds" => text_result(json!({"inherited": server.inherited, "now": process::open_descriptors()}).to_string()),
         "headers" => text_result(json!(request.headers).to_string()),
         "region" => text_result(string_argument(args, "region", "")),
+        // A generated or added tool returns its name.
         generated => text_result(generated),
     }
 }
@@ -105,7 +106,7 @@ fn structured(server: &Server, args: &Value) -> Value {
 /// Returns all kinds of content, or those at the indices in the argument `only`, which the tool's schema does not
 /// declare.
 fn every_kind_of_content(args: &Value) -> Value {
-    let all = json!([
+    let blocks = json!([
         {"type": "text", "text": "one of each", "annotations": {"audience": ["user"], "priority": 0.5}},
         {"type": "image", "data": PNG, "mimeType": "image/png"},
         {"type": "audio", "data": "AAEC", "mimeType": "audio/wav"},
@@ -115,9 +116,9 @@ fn every_kind_of_content(args: &Value) -> Value {
     ]);
     let content = match args["only"].as_array() {
         Some(indices) => {
-            indices.iter().filter_map(|index| all.get(usize::try_from(index.as_u64()?).ok()?).cloned()).collect()
+            indices.iter().filter_map(|index| blocks.get(usize::try_from(index.as_u64()?).ok()?).cloned()).collect()
         }
-        None => all.clone(),
+        None => blocks.clone(),
     };
     json!({"content": content, "isError": false})
 }

@@ -164,7 +164,7 @@ impl Outbox {
 
     /// Sends a frame, and waits while the queue is full. A frame to a client that is gone is dropped.
     pub(crate) async fn send(&self, frame: Frame) {
-        let _gone = self.0.send(frame).await;
+        let _ = self.0.send(frame).await;
     }
 
     /// Whether the client no longer reads.

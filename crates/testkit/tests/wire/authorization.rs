@@ -8,7 +8,7 @@ use toolrack_testkit::authorization::{AuthorizationFault, CLIENT, CLIENT_SECRET,
 use crate::{call, text};
 
 const BACK: &str = "http://127.0.0.1:9/back";
-/// RFC 7636, appendix B.
+/// The verifier and its challenge in RFC 7636, appendix B.
 const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
@@ -41,8 +41,8 @@ impl<'a> Client<'a> {
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
-    /// Signs in, with `changes` of a valid request. Returns the parameters with which the server redirects back; `None` if
-    /// it shows an error instead.
+    /// Sends the valid request of a sign-in, with these changes. Returns the parameters with which the server redirects
+    /// back; `None` if the server shows an error instead.
     async fn authorize(&self, changes: Fields<'_>) -> Option<BTreeMap<String, String>> {
         let resource = self.server.mcp_url();
         let valid = [
@@ -69,7 +69,7 @@ impl<'a> Client<'a> {
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
-    /// Signs in, and exchanges the code for tokens, with `changes` of a valid request.
+    /// Signs in, and sends the valid request for tokens, with these changes.
     async fn exchange(&self, changes: Fields<'_>) -> Value {
         let code = self.authorize(&[]).await.unwrap().remove("code").unwrap();
         let resource = self.server.mcp_url();

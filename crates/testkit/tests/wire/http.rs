@@ -136,12 +136,12 @@ fn a_modern_client_cancels_a_call_by_closing_the_connection_and_a_legacy_one_doe
     let effects = EffectLog::new();
     let server = start(&["--era", "both", "--log", effects.path_str()]);
     let waiting = open_modern(&server, &modern_call(7, "sleep", json!({"ms": 60_000})));
-    let _started = effects.wait_until(LONG, |effects| effects.runs_of("sleep") == 1);
+    let _ = effects.wait_until(LONG, |effects| effects.runs_of("sleep") == 1);
     drop(waiting);
-    let _cancelled = effects.wait_until(LONG, |effects| effects.cancelled() == [json!(7)]);
+    let _ = effects.wait_until(LONG, |effects| effects.cancelled() == [json!(7)]);
 
     let waiting = open_post(&server, &[], &call(8, "sleep", json!({"ms": 60_000})));
-    let _started = effects.wait_until(LONG, |effects| effects.runs_of("sleep") == 2);
+    let _ = effects.wait_until(LONG, |effects| effects.runs_of("sleep") == 2);
     drop(waiting);
     std::thread::sleep(crate::plain_stdio::SHORT);
     assert_eq!(effects.read().cancelled(), [json!(7)]);
@@ -154,7 +154,7 @@ fn a_legacy_client_cancels_a_call_with_a_notification() {
     let session = handshake(&server);
     let session: &[(&str, &str)] = &[("mcp-session-id", &session)];
     let _waiting = open_post(&server, session, &call(8, "sleep", json!({"ms": 60_000})));
-    let _started = effects.wait_until(LONG, |effects| effects.runs_of("sleep") == 1);
+    let _ = effects.wait_until(LONG, |effects| effects.runs_of("sleep") == 1);
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}});
     assert_eq!(post(&server, session, &cancel).status, 202);
     assert_eq!(effects.read().cancelled(), [json!(8)]);

@@ -1,4 +1,4 @@
-//! HTTP that answers something else than MCP, or breaks its body.
+//! Faults that answer with something other than MCP, or break the body of the answer.
 
 use serde_json::{Value, json};
 use toolrack_testkit::{EffectLog, FakeHttp};
@@ -7,7 +7,7 @@ use crate::plain_http::{Answer, End, open_post, post, post_modern};
 use crate::plain_stdio::{LONG, SHORT};
 use crate::{call, initialize, modern, text};
 
-/// What one call of `write` brought, and how often the tool ran.
+/// Calls `write` once, on a server with this fault. Returns the answer, and how often the tool ran.
 fn struck(fault: &str) -> (Answer, usize) {
     let effects = EffectLog::new();
     let server = FakeHttp::start(&["--fault", fault, "--log", effects.path_str()]);
@@ -78,7 +78,8 @@ fn a_redirect_on_the_same_origin_leads_to_the_answer() {
     std::io::Write::write_all(&mut stream, raw.as_bytes()).unwrap();
     stream.set_read_timeout(Some(SHORT)).unwrap();
     let mut all = Vec::new();
-    let _until_silent = std::io::Read::read_to_end(&mut stream, &mut all);
+    // Ends with a time-out, because the connection stays open.
+    let _ = std::io::Read::read_to_end(&mut stream, &mut all);
     assert!(String::from_utf8(all).unwrap().contains("moved"));
 }
 

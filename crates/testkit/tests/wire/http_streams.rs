@@ -7,6 +7,7 @@ use crate::plain_http::{Answer, End, handshake, open_get, open_post};
 use crate::plain_stdio::LONG;
 use crate::{call, text};
 
+/// Calls `write` once, on a server with this fault. Returns the answer, and how often the tool ran.
 fn struck(fault: &str) -> (Answer, usize) {
     let effects = EffectLog::new();
     let server = FakeHttp::start(&["--fault", fault, "--log", effects.path_str()]);

@@ -1,8 +1,8 @@
 //! The fake server, driven over its raw wire: each era and each fault does what its name says.
 //!
-//! The clients here are as plain as they can be, so that nothing between a test and the bytes can hide a mistake.
+//! The clients here are as simple as possible, so that nothing between a test and the bytes can hide a mistake.
 
-// `cfg(test)` says nothing new here but to clippy, which allows `unwrap` in test modules only.
+// `cfg(test)` is always set here. It is written for clippy, which allows `unwrap` in test modules only.
 #[cfg(test)]
 mod authorization;
 #[cfg(test)]

@@ -10,13 +10,13 @@ use toolrack_testkit::FakeHttp;
 use crate::plain_stdio::LONG;
 use crate::{initialize, modern};
 
-/// The most bytes of a body that the client reads.
+/// The maximum number of bytes of a body that the client reads.
 const MAX_BODY: usize = 12 << 20;
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With its last byte.
+    /// After its last byte.
     Whole,
     /// The connection was closed before that.
     Cut,
@@ -41,7 +41,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn text(&self) -> String {
@@ -157,8 +157,8 @@ impl Open {
         let mut piece = [0; 65_536];
         let mut left = length;
         while left > 0 {
-            let wanted = left.min(piece.len());
-            let read = self.0.read(&mut piece[..wanted])?;
+            let max_read = left.min(piece.len());
+            let read = self.0.read(&mut piece[..max_read])?;
             if read == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }

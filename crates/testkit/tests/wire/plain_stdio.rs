@@ -1,4 +1,4 @@
-//! A client of lines.
+//! A client that writes and reads lines, for a fake server over stdio.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -11,9 +11,9 @@ use toolrack_testkit::fake_server_path;
 
 use crate::initialize;
 
-/// Longer than anything here takes on a busy machine.
+/// The time limit for what must happen: longer than it takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
-/// Long enough to believe that nothing comes.
+/// How long to wait for what must not happen.
 pub(crate) const SHORT: Duration = Duration::from_millis(250);
 
 /// A fake server over stdio. It is killed when this value is dropped.
@@ -58,7 +58,8 @@ impl Lines {
         });
         let stderr = std::thread::spawn(move || {
             let mut all = Vec::new();
-            let _broken = errors.read_to_end(&mut all);
+            // What came before an error is enough for a test.
+            let _ = errors.read_to_end(&mut all);
             all
         });
         Self { child, stdin, lines, stderr: Some(stderr) }
@@ -68,7 +69,7 @@ impl Lines {
         self.child.id()
     }
 
-    /// The stdin, to be written to from elsewhere.
+    /// Takes the stdin of the server, so that a test can write bytes other than messages, or write in another thread.
     pub(crate) fn take_stdin(&mut self) -> ChildStdin {
         self.stdin.take().unwrap()
     }
@@ -107,7 +108,7 @@ impl Lines {
         }
     }
 
-    /// The answer to this id; whatever comes before it is dropped.
+    /// The answer to this id. Drops all messages before it.
     pub(crate) fn answer(&self, id: u64) -> Value {
         loop {
             let message = self.message();
@@ -133,7 +134,7 @@ impl Lines {
         self.stdin = None;
     }
 
-    /// The exit status, once it ended by itself.
+    /// Waits until the server has ended by itself, and returns its exit status.
     pub(crate) fn status(&mut self) -> ExitStatus {
         let end = Instant::now() + LONG;
         while Instant::now() < end {
@@ -155,8 +156,9 @@ impl Lines {
     }
 
     pub(crate) fn kill(&mut self) {
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
+        // Errors mean that the process has ended already, and that it was reaped.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -239,7 +239,7 @@ fn a_cancelled_call_stops_and_is_logged() {
     let mut server = Lines::start(&["--log", effects.path_str()]);
     server.handshake();
     server.send(&call(7, "sleep", json!({"ms": 400})));
-    let _started = effects.wait_until(LONG, |effects| effects.runs_of("sleep") == 1);
+    let _ = effects.wait_until(LONG, |effects| effects.runs_of("sleep") == 1);
     server.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}));
     server.send(&call(8, "sleep", json!({"ms": 600})));
     assert_eq!(server.message()["id"], 8, "the cancelled call is shorter, so its answer would have come first");

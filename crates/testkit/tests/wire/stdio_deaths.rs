@@ -11,6 +11,7 @@ use toolrack_testkit::{EffectLog, fake_server_path};
 use crate::plain_stdio::{LONG, Lines, SHORT};
 use crate::{call, text};
 
+/// Kills a process.
 fn end(pid: u32) {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL).unwrap();
@@ -90,7 +91,7 @@ fn stdout_is_closed_while_the_process_lives_on() {
 #[test]
 fn a_frozen_server_answers_when_it_is_continued() {
     let (server, effects) = after_a_write("freeze");
-    let _ran = effects.wait_until(LONG, |effects| effects.runs_of("write") == 1);
+    let _ = effects.wait_until(LONG, |effects| effects.runs_of("write") == 1);
     assert_eq!(server.line(SHORT), None);
     let pid = nix::unistd::Pid::from_raw(server.pid().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::SIGCONT).unwrap();

@@ -8,13 +8,14 @@ use toolrack_testkit::EffectLog;
 use crate::plain_stdio::{LONG, Lines};
 use crate::{call, modern_call, request, text};
 
-/// The lines that one call of `write` brought: so many and no more, and the tool ran.
+/// Calls `write` once, on a server with this fault. Returns the lines that the server writes then, and checks that
+/// there are `count` lines and that the tool ran.
 fn lines_of(fault: &str, count: usize) -> Vec<Vec<u8>> {
     let effects = EffectLog::new();
     let mut server = Lines::with(&[fault], &["--log", effects.path_str()]);
     server.handshake();
     server.send(&call(5, "write", json!({})));
-    let _ran = effects.wait_until(LONG, |effects| effects.runs_of("write") == 1);
+    let _ = effects.wait_until(LONG, |effects| effects.runs_of("write") == 1);
     let lines = (0..count).map(|_| server.line(LONG).unwrap()).collect();
     assert_eq!(server.line(Duration::from_millis(30)), None, "{fault}");
     assert!(server.runs(), "{fault}");

@@ -60,6 +60,7 @@ fn check_health(engine: &Engine, name: &str) -> Step {
     let reader = thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
     let health = capture(engine.podman()?.args(["healthcheck", "run", DAEMON])).map(drop);
     let ended = capture(engine.podman()?.args(["stop", "--time", "20", DAEMON])).map(drop);
+    // Only reap the process and the thread: `health` and `ended` have the outcome.
     let _ = process.wait();
     let _ = reader.join();
     health.and(ended)

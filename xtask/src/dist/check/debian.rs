@@ -42,8 +42,12 @@ pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
     )?;
     capture(dpkg(&system).args(["--verify", "toolrack"]))?;
     capture(dpkg(&system).args(["--purge", "toolrack"]))?;
-    let left = PROGRAMS.iter().any(|name| system.join("usr/bin").join(name).exists());
-    if left { Err(Stop::Failed("dpkg left programs behind when it removed the package".into())) } else { Ok(()) }
+    let has_leftovers = PROGRAMS.iter().any(|name| system.join("usr/bin").join(name).exists());
+    if has_leftovers {
+        Err(Stop::Failed("dpkg left programs behind when it removed the package".into()))
+    } else {
+        Ok(())
+    }
 }
 
 fn dpkg(system: &Path) -> Command {

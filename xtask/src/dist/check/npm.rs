@@ -26,7 +26,8 @@ pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
         npm.args(["publish", "--loglevel=error", "--registry", &registry.url(), &token]).arg(package);
         capture(&mut npm)?;
     }
-    let newcomer = newcomer.with_empty_home()?;
+    // Delete what `npm publish` has left there, so that `npx` begins with nothing.
+    newcomer.empty_home()?;
     let mut npx = newcomer.command("npx");
     npx.args(["-y", "toolrack", "call", "builtin/list_directory", "path=."]).env("npm_config_registry", registry.url());
     times.record_first_result("npx -y toolrack call builtin/list_directory path=.", &mut npx)

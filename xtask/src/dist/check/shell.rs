@@ -31,8 +31,8 @@ fn check_refused(released: &Released, fault: Fault) -> Step {
     let mut shell = newcomer.command("sh");
     shell.args(["-c", LINE]).env("TOOLRACK_BASE_URL", served.address());
     let output = shell.output().map_err(failed("run the installer for", &newcomer.home()))?;
-    let mut left = fs::read_dir(newcomer.home()).map_err(failed("read", &newcomer.home()))?;
-    if output.status.success() || left.next().is_some() {
+    let mut leftovers = fs::read_dir(newcomer.home()).map_err(failed("read", &newcomer.home()))?;
+    if output.status.success() || leftovers.next().is_some() {
         return Err(Stop::Failed(format!("the installer accepted an archive other than the released one ({fault:?})")));
     }
     Ok(())

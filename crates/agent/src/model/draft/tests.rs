@@ -5,7 +5,7 @@ use super::*;
 
 const MODEL: &str = "some-model";
 
-/// A piece as a wire hears it.
+/// A piece of an answer, as a wire reads it.
 #[derive(Clone, Debug)]
 enum Progress {
     Text(Vec<String>),
@@ -14,7 +14,7 @@ enum Progress {
     Raw(u8),
 }
 
-fn pieces_heard() -> impl Strategy<Value = Vec<Progress>> {
+fn arbitrary_pieces() -> impl Strategy<Value = Vec<Progress>> {
     let piece = prop_oneof![
         prop::collection::vec("[a-zü€ ]{0,4}", 0..3).prop_map(Progress::Text),
         "[a-z€]{0,3}".prop_map(Progress::Signed),
@@ -29,8 +29,8 @@ fn signature() -> Map<String, Value> {
     [("signature".to_owned(), json!("c2ln"))].into_iter().collect()
 }
 
-/// Feeds the pieces to a draft, and returns what it should send back.
-fn hear(progress: &[Progress], draft: &mut Draft, deltas: &mut Deltas) -> Vec<String> {
+/// Feeds the pieces to a draft, and returns the pieces that go back to the provider, in words.
+fn feed(progress: &[Progress], draft: &mut Draft, deltas: &mut Deltas) -> Vec<String> {
     let mut expected = Vec::new();
     for piece in progress {
         match piece {
@@ -78,7 +78,7 @@ fn in_words(sent: &SentPiece<'_>) -> String {
     }
 }
 
-/// Arguments that are an object are compared as one.
+/// Replaces the arguments of a call by `an object` if they are one, as [`in_words`] does.
 fn comparable(word: &str) -> String {
     let mut parts = word.splitn(3, ' ');
     if let (Some("call"), Some(name), Some(rest)) = (parts.next(), parts.next(), parts.next()) {
@@ -92,11 +92,12 @@ fn comparable(word: &str) -> String {
 
 proptest! {
     #[test]
-    fn blocks_go_back_to_their_own_provider_only_and_in_order(progress in pieces_heard()) {
+    fn blocks_go_back_to_their_own_provider_only_and_in_order(progress in arbitrary_pieces()) {
         let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
-        let expected: Vec<String> = hear(&progress, &mut draft, &mut deltas).iter().map(|word| comparable(word)).collect();
+        let fed = feed(&progress, &mut draft, &mut deltas);
+        let expected: Vec<String> = fed.iter().map(|word| comparable(word)).collect();
         let reply = draft.finish(Wire::Gemini, MODEL);
-        // As it comes back from a database.
+        // The message as a database returns it.
         let stored = serde_json::to_string(&reply.message).unwrap();
         let message: Message = serde_json::from_str(&stored).unwrap();
         prop_assert_eq!(&message, &reply.message);
@@ -117,9 +118,9 @@ proptest! {
     }
 
     #[test]
-    fn the_deltas_equal_the_stored_message_and_every_call_has_its_own_id(progress in pieces_heard()) {
+    fn the_deltas_equal_the_stored_message_and_every_call_has_its_own_id(progress in arbitrary_pieces()) {
         let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
-        hear(&progress, &mut draft, &mut deltas);
+        feed(&progress, &mut draft, &mut deltas);
         let reply = draft.finish(Wire::Anthropic, MODEL);
         let text: String = deltas.iter().filter_map(|delta| match delta { Delta::Text(text) => Some(&**text), _ => None }).collect();
         prop_assert_eq!(&text, &reply.message.content);
@@ -134,9 +135,12 @@ proptest! {
     }
 
     #[test]
-    fn an_edited_answer_is_sent_as_raw_blocks_followed_by_the_new_text(progress in pieces_heard(), text in "[a-zü€]{0,6}") {
+    fn an_edited_answer_is_sent_as_raw_blocks_followed_by_the_new_text(
+        progress in arbitrary_pieces(),
+        text in "[a-zü€]{0,6}",
+    ) {
         let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
-        hear(&progress, &mut draft, &mut deltas);
+        feed(&progress, &mut draft, &mut deltas);
         let mut message = draft.finish(Wire::Gemini, MODEL).message;
         let before = message.content.clone();
         message.content = text.clone();

@@ -27,6 +27,7 @@ impl KnownModel {
     /// Finds a provider's model by its name, with or without a date at its end.
     #[must_use]
     pub fn find(provider: &str, model: &str) -> Option<&'static Self> {
+        // With fewer digits it is a version: `claude-opus-5-5` is another model than `claude-opus-5`.
         let is_date = |rest: &str| {
             rest.strip_prefix(['-', '@'])
                 .is_some_and(|date| date.len() >= 4 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))

@@ -34,7 +34,7 @@ fn each_kind_of_input_is_charged_once_at_its_own_price() {
         (usage(10, 4, 0, 0), 6.0 * 4.0 + 4.0),
         (usage(10, 0, 4, 0), 6.0 * 4.0 + 4.0 * 5.0),
         (usage(10, 4, 6, 1), 4.0 + 6.0 * 5.0 + 16.0),
-        // A provider that counts the cache beside the input.
+        // A provider that does not count cached tokens as input: there are more of them than of input.
         (usage(2, 10, 0, 0), 10.0),
         (usage(2, 1, u64::MAX, 0), 1.0 + 5.0 * 18_446_744_073_709_551_615.0),
         (Usage { reasoning: 900, ..usage(0, 0, 0, 10) }, 160.0),

@@ -26,6 +26,7 @@ pub(super) async fn write(
     match fault {
         Fault::ResetAfterEffect => return Ok(ConnectionAction::Reset),
         Fault::NoContentType => {
+            // The first field is the Content-Type.
             connection.respond(status, &fields[1..], body).await?;
             return Ok(ConnectionAction::Keep);
         }
@@ -51,6 +52,7 @@ pub(super) async fn write(
             fields.push(("content-encoding", "gzip"));
             connection.respond(status, &fields, &gzip::bomb(number(fault))).await?;
         }
+        // `spoils_a_body` accepts no other fault.
         _ => {}
     }
     Ok(ConnectionAction::Close)

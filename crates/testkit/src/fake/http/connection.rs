@@ -29,7 +29,7 @@ impl HttpRequest {
 
 /// The value of the first header field of this name, given in lower case.
 pub(crate) fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    headers.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
 }
 
 /// Header fields of an answer.
@@ -43,7 +43,8 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        let _slower = stream.set_nodelay(true);
+        // An error only makes the connection slower.
+        let _ = stream.set_nodelay(true);
         Self { stream: BufReader::new(stream) }
     }
 
@@ -108,6 +109,7 @@ impl Connection {
                 return Err(io::Error::other("request body too large"));
             }
             body.extend(self.read_exactly(length).await?);
+            // The line end after the data of the chunk.
             self.read_line().await?;
             if length == 0 {
                 return Ok(body);
@@ -147,7 +149,7 @@ impl Connection {
         length: usize,
     ) -> io::Result<()> {
         self.write_head(status, fields).await?;
-        // Callers give a 202 an empty body, as MCP requires.
+        // Also for an empty body: without a length, the client would wait until the connection closes.
         self.write(format!("content-length: {length}\r\n\r\n").as_bytes()).await?;
         self.write(body).await
     }
@@ -177,7 +179,8 @@ impl Connection {
 
     /// Ends the connection with a reset instead of a close.
     pub(crate) fn reset(self) {
-        let _closed = self.stream.get_ref().set_zero_linger();
+        // With this option, dropping the socket resets the connection. An error means that the client has closed it.
+        let _ = self.stream.get_ref().set_zero_linger();
     }
 }
 

@@ -53,8 +53,8 @@ impl StreamWriter<'_> {
         connection.respond_in_chunks(200, &fields).await
     }
 
-    /// If a fault cuts the stream so that the client must resume it: the milliseconds that the client has to wait
-    /// before.
+    /// Returns how many milliseconds the client has to wait before it resumes the stream; `None` if no fault cuts the
+    /// stream for that.
     pub(super) fn retry_delay(&self) -> Option<u64> {
         let fault = self.request_faults.iter().find(|fault| cuts_for_resuming(*fault))?;
         // The argument of this fault is an HTTP status, not a delay.
@@ -74,7 +74,7 @@ impl StreamWriter<'_> {
         Ok(ConnectionAction::Keep)
     }
 
-    /// Opens a stream and writes it to its end; `None` when the client left first.
+    /// Opens a stream and writes it to its end, as [`Self::write_frames`] does.
     pub(super) async fn write_whole(
         &self,
         connection: &mut Connection,
@@ -85,7 +85,8 @@ impl StreamWriter<'_> {
         self.write_frames(connection, first, frames).await
     }
 
-    /// Writes frames until the answer; `None` when the client left first.
+    /// Writes frames until the answer: the frame `first`, if the caller has received it already, then those of
+    /// `frames`. Returns `None` when the client closes the connection before the answer.
     pub(super) async fn write_frames(
         &self,
         connection: &mut Connection,
@@ -106,7 +107,7 @@ impl StreamWriter<'_> {
                 Frame::Answer { bytes, .. } => return self.finish(connection, &bytes).await.map(Some),
                 Frame::Torn(bytes) => {
                     connection.write_chunk(&[b"data: ", bytes.as_slice()].concat()).await?;
-                    Death::Exit(7).die();
+                    Death::STATUS_7.die();
                 }
                 Frame::Die(death) => death.die(),
                 Frame::CloseStdout | Frame::End => return Ok(Some(ConnectionAction::Close)),
@@ -129,6 +130,7 @@ impl StreamWriter<'_> {
             Some(Fault::SseEndless) => endless(connection).await?,
             Some(Fault::SseSplit) => byte_by_byte(connection, &on_many_lines(answer)).await?,
             Some(Fault::SseUnknownField) => connection.write_chunk(&with_oddities(answer)).await?,
+            // `lies` makes the wrong bytes of `SseHugeEvent` and `SseWrongId`.
             _ => connection.write_chunk(&event(answer)).await?,
         }
         if self.request_faults.has(Fault::ResetAfterEffect) {

@@ -5,6 +5,7 @@
 /// It is one block with fixed Huffman codes: a space, then the pair "copy 258 bytes from 1 byte back" as often as
 /// needed. The checksum at the end is wrong, but a reader notices that only after it has unpacked everything.
 pub(super) fn bomb(unpacked: u64) -> Vec<u8> {
+    // The header: magic number, deflate, no flags, no time, an unknown system.
     let mut bits = Bits { bytes: vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255], pending: 0, count: 0 };
     bits.push(0b1, 1); // The last block.
     bits.push(0b01, 2); // Fixed codes.
@@ -15,7 +16,7 @@ pub(super) fn bomb(unpacked: u64) -> Vec<u8> {
     }
     bits.push_code(0, 7); // End of the block.
     let mut bytes = bits.finish();
-    bytes.extend([0; 8]);
+    bytes.extend([0; 8]); // The checksum and the length, both wrong.
     bytes
 }
 

@@ -46,14 +46,14 @@ fn check_arguments(request: &Request, tool: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_field(request: &Request, field: &str, wanted: &str) -> Result<(), Refusal> {
-    let Some(given) = header(&request.headers, field) else {
+fn check_field(request: &Request, field: &str, expected: &str) -> Result<(), Refusal> {
+    let Some(received) = header(&request.headers, field) else {
         return Err(mismatch(format!("{field} is missing")));
     };
-    if decode_value(given).as_deref() == Some(wanted) {
+    if decode_value(received).as_deref() == Some(expected) {
         return Ok(());
     }
-    Err(mismatch(format!("{field} is {given:?}, the body says {wanted:?}")))
+    Err(mismatch(format!("{field} is {received:?}, the body says {expected:?}")))
 }
 
 /// Decodes a value that may be in Base64 (`=?base64?…?=`); `None` if that is not valid Base64 of a text.

@@ -1,4 +1,5 @@
-//! Sessions of the legacy era, and the faults that lose them.
+//! The sessions that clients of the legacy era (2025-11-25 and older) open with `initialize`, and the faults that lose
+//! a session.
 
 use std::collections::HashMap;
 use std::io;
@@ -47,7 +48,8 @@ pub(super) enum SessionError {
 }
 
 impl SessionError {
-    /// Writes the refusal to the client.
+    /// Writes the refusal to the client. `id` is that of the refused request, `null` for a GET. The errors name no id,
+    /// as those of the TypeScript SDK's servers.
     pub(super) async fn write_to(self, connection: &mut Connection, id: &Value) -> io::Result<ConnectionAction> {
         match self {
             Self::Missing => respond_error(connection, 400, &Value::Null, &no_valid_session_error()).await,
@@ -108,9 +110,11 @@ impl Sessions {
             return if names_session { Some(unknown) } else { self.is_required.then_some(SessionError::Missing) };
         };
         let limit = self.lost_after?;
+        // A GET does not count: it only opens or resumes a stream, which each client does at another time.
         if request.method == "GET" || session.requests.fetch_add(1, Ordering::Relaxed) < limit {
             return None;
         }
+        // Only one session is lost, so that a client can continue in a new one.
         if std::mem::replace(&mut self.has_lost_session, true) {
             return None;
         }

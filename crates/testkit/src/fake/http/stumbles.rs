@@ -45,6 +45,7 @@ pub(in super::super) async fn respond_with_fault(
     Ok(Some(ConnectionAction::Keep))
 }
 
+/// Returns the answer that a fault demands for a request to `path`; `None` for a fault that strikes elsewhere.
 fn answer(server: &Server, fault: Fault, path: &str) -> Option<HttpAnswer> {
     let argument = || server.options.faults.text(fault).unwrap_or_default().to_owned();
     let page = |status| HttpAnswer { status, media_type: "text/html; charset=utf-8", body: PAGE, header_field: None };
@@ -64,6 +65,7 @@ fn answer(server: &Server, fault: Fault, path: &str) -> Option<HttpAnswer> {
         Fault::Http401 => {
             HttpAnswer { header_field: Some(("www-authenticate", argument())), ..plain(401, "unauthorized") }
         }
+        // The redirected request arrives at `REDIRECT_PATH`, and succeeds.
         Fault::RedirectSame if path == PATH => {
             let status = server.options.faults.number(fault).and_then(|status| u16::try_from(status).ok());
             redirect(status.unwrap_or(307), REDIRECT_PATH.to_owned())
