@@ -73,8 +73,8 @@ pub struct NoWorld {
 pub(crate) type RequestHandler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// Creates the router and the gateway of a world. The gateway ends with the world.
-pub(crate) type MakeWorldService =
-    Arc<dyn Fn(&Arc<World>, InnerWorldMakers, &TaskTracker) -> WorldService + Send + Sync>;
+pub(crate) type MakeWorldEndpoints =
+    Arc<dyn Fn(&Arc<World>, InnerWorldMakers, &TaskTracker) -> WorldEndpoints + Send + Sync>;
 
 /// Makes the worlds that belong to a world.
 pub(crate) struct InnerWorldMakers {
@@ -100,7 +100,7 @@ pub(crate) struct CommonParts {
     /// Makes the parts of each of these worlds.
     pub(crate) make: MakeWorld,
     /// Makes the services of each of these worlds.
-    pub(crate) make_service: MakeWorldService,
+    pub(crate) make_service: MakeWorldEndpoints,
     /// When the daemon began.
     pub(crate) daemon_began: Instant,
     pub(crate) timeouts: WorldTimeouts,
@@ -145,7 +145,7 @@ struct OnDemandWorld {
 
 /// How a world answers.
 #[derive(Clone)]
-pub(crate) struct WorldService {
+pub(crate) struct WorldEndpoints {
     /// Answers requests over HTTP.
     pub(crate) handle: RequestHandler,
     /// Serves MCP.
@@ -156,7 +156,7 @@ pub(crate) struct WorldService {
 enum Phase {
     Starting,
     /// The world answers requests.
-    Running(Arc<World>, WorldService),
+    Running(Arc<World>, WorldEndpoints),
     /// The world cannot begin.
     Failed(NoWorld),
     /// The world accepts no new request. Requests under way have their grace period.
@@ -180,7 +180,7 @@ impl OnDemandWorld {
     ///
     /// # Errors
     /// The answer to send instead, if the world cannot begin or has to end.
-    async fn service(&self) -> Result<WorldService, ApiError> {
+    async fn service(&self) -> Result<WorldEndpoints, ApiError> {
         let mut phases = self.phase.subscribe();
         let phase = tokio::select! {
             phase = phases.wait_for(|phase| !matches!(phase, Phase::Starting)) => phase,
@@ -300,7 +300,7 @@ impl Worlds {
 
     /// Lets the world of `world_use` answer `request`. The world stays in use until the answer has been sent.
     pub(crate) async fn answer_in(world_use: WorldUse, request: Request) -> Response {
-        let WorldService { handle, .. } = match world_use.0.service().await {
+        let WorldEndpoints { handle, .. } = match world_use.0.service().await {
             Ok(service) => service,
             Err(refused) => {
                 let mut response = refused.into_response();

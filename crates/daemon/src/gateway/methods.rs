@@ -8,8 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::time::timeout;
 use toolrack_host::{
-    Abilities, Catalog, CatalogTool, ClientTransport, Era, Principal, Relay, ServerName, SubscribeError, TraceContext,
-    Way,
+    Catalog, CatalogTool, ClientTransport, Era, Principal, Relay, ServerName, SubscribeError, TraceContext, Way,
 };
 
 use super::{
@@ -20,7 +19,7 @@ use super::{
     parked::Origin,
     pending::PendingCall,
     refusal::{Refusal, quoted},
-    session::Session,
+    session::{ClientInfo, Session},
     subscriptions::ResourceSubscriptions,
     tool_call::{ListedCall, ToolCall},
     tools::{self, Cacheable},

@@ -20,7 +20,7 @@ use super::{
     methods::{Caller, ClientRequest},
     news::{self, News},
     refusal::Refusal,
-    session::Session,
+    session::{ClientInfo, Session},
 };
 
 /// How many messages may wait to be written. Beyond this number, their senders wait.

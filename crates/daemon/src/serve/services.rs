@@ -24,7 +24,7 @@ use crate::{
     tenant_members::{self, TenantMembers},
     tenants::Tenants,
     world::{MemberWorlds, World},
-    worlds::{CommonParts, MakeWorld, MakeWorldService, WorldParts, WorldService, WorldTimeouts},
+    worlds::{CommonParts, MakeWorld, MakeWorldEndpoints, WorldEndpoints, WorldParts, WorldTimeouts},
 };
 
 /// What all worlds of a daemon share: its settings, and when it began.
@@ -65,7 +65,7 @@ impl RouteExtensions {
         }
     }
 
-    fn into_service(self) -> WorldService {
+    fn into_service(self) -> WorldEndpoints {
         let gateway = self.gateway.clone();
         let handle = Arc::new(move |mut request: Request| -> BoxFuture<'static, Response> {
             self.add_to(request.extensions_mut());
@@ -74,12 +74,12 @@ impl RouteExtensions {
                 response
             })
         });
-        WorldService { handle, gateway }
+        WorldEndpoints { handle, gateway }
     }
 }
 
 /// Makes the services of a world: the control API, the MCP endpoint, and the worlds of its agents, if it has any.
-pub(super) fn make_world_service(settings: &Arc<DaemonSettings>) -> MakeWorldService {
+pub(super) fn make_world_endpoints(settings: &Arc<DaemonSettings>) -> MakeWorldEndpoints {
     let settings = Arc::clone(settings);
     Arc::new(move |world, inner_worlds, tasks| {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &settings));
@@ -99,7 +99,7 @@ pub(super) fn make_world_service(settings: &Arc<DaemonSettings>) -> MakeWorldSer
 fn common_parts(settings: &Arc<DaemonSettings>, world: &World, make: MakeWorld, tasks: &TaskTracker) -> CommonParts {
     CommonParts {
         make,
-        make_service: make_world_service(settings),
+        make_service: make_world_endpoints(settings),
         daemon_began: settings.began,
         timeouts: settings.timeouts,
         ending: world.ending.clone(),

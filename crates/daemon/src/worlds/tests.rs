@@ -10,7 +10,7 @@ use super::*;
 /// What worlds share that `make` makes. None of them may get as far as running.
 pub(crate) fn that_never_run(make: MakeWorld) -> CommonParts {
     let timeouts = WorldTimeouts { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
-    let make_service: MakeWorldService = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
+    let make_service: MakeWorldEndpoints = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
     let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
     let daemon_began = Instant::now();
     CommonParts { make, make_service, daemon_began, base: None, timeouts, ending, tasks, log: None, bound: None }

@@ -99,7 +99,7 @@ proptest! {
 
     #[test]
     fn a_selection_of_no_tools_stays_empty_whatever_is_added(steps in steps()) {
-        let nothing = Selection { selects_nothing: true, ..made(&steps) };
+        let nothing = Selection { selects_nothing: true, ..selection_of(&steps) };
         prop_assert_eq!(whole_catalog().tools().filter(|tool| nothing.has(tool)).count(), 0);
         for server in SERVERS.map(name) {
             prop_assert!(!nothing.may_have(&server) && !nothing.restricted_to(server.clone()).may_have(&server));
