@@ -10,12 +10,12 @@ use std::{
 use toolrack_agent::{
     Limits,
     model::{
-        Key, Model, Price, Scripted, Wire,
+        Bounds, Key, Model, Price, Scripted, Wire,
         local::{self, LocalServer},
         provider::{BadSelector, CUSTOM, PROVIDERS, Provider, Selector},
     },
 };
-use toolrack_config::{Environment, Interpolate, Loaded, ModelChoice, PriceChoice};
+use toolrack_config::{Environment, Interpolate, Loaded, ModelChoice, PriceChoice, RequestBounds};
 
 use crate::{
     args::{LimitArgs, ModelArgs, TalkArgs, WireName},
@@ -194,7 +194,11 @@ async fn connect(
         return Err(Failure::usage(format!("--key-env: the variable {name} is not set")));
     }
     let mut settings = selector.settings(base_url.as_deref(), key);
-    settings.wire = choice.wire.unwrap_or(settings.wire);
+    if let Some(wire) = choice.wire {
+        settings.wire = wire;
+        settings.bounds = Bounds::for_wire(wire);
+    }
+    apply_bounds(choice.bounds, &mut settings.bounds);
     settings.context_tokens = choice.context_tokens.map(NonZeroU64::get).or(settings.context_tokens);
     if let Some(price) = choice.price {
         settings.price = Some(price_of(price));
@@ -207,6 +211,18 @@ async fn connect(
         Failure { hint, ..Failure::new(Exit::Model, error.code(), with_causes(&error)) }
     })?;
     Ok((model, has_price))
+}
+
+/// Replaces the bounds that the configuration sets.
+fn apply_bounds(configured: RequestBounds, bounds: &mut Bounds) {
+    bounds.connect = configured.connect_timeout.unwrap_or(bounds.connect);
+    bounds.first_token = configured.first_token_timeout.unwrap_or(bounds.first_token);
+    bounds.silence = configured.silence_timeout.unwrap_or(bounds.silence);
+    bounds.total = configured.total_timeout.unwrap_or(bounds.total);
+    bounds.retries = configured.max_retries.unwrap_or(bounds.retries);
+    if let Some(bytes) = configured.max_response_bytes {
+        bounds.response_bytes = usize::try_from(bytes.get()).unwrap_or(usize::MAX);
+    }
 }
 
 fn price_of(choice: PriceChoice) -> Price {

@@ -1,6 +1,9 @@
 //! Reads the model settings of `toolrack.toml`: `[model]`, and `[agents.model]` for one agent.
 
-use std::num::{NonZeroU32, NonZeroU64};
+use std::{
+    num::{NonZeroU32, NonZeroU64},
+    time::Duration,
+};
 
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::Wire;
@@ -14,6 +17,9 @@ use crate::{
     rows::{self, MODEL, PRICE},
     suggest::intended_name,
 };
+
+/// The times that a setting takes, in seconds; the rows of the settings name the same range.
+const SECONDS_RANGE: std::ops::RangeInclusive<f64> = 0.001..=86_400.0;
 
 /// Checks whether a text names a model, and returns the reason if not. The caller provides the check, because this
 /// crate knows no model providers. `has_base_url` says whether the file also sets `base_url`.
@@ -47,11 +53,58 @@ pub struct ModelChoice {
     pub max_cost: Option<f64>,
     /// Whether the model may write scripts that call tools (`code`).
     pub code: Option<bool>,
+    /// The limits of each request.
+    pub bounds: RequestBounds,
     /// Members for the body of every request (`extra_body`).
     pub extra_body: Map<String, Json>,
     /// Whether the settings have no errors. With errors, ask no model: a limit on its costs, or the address that a
     /// conversation was meant to go to, may be missing.
     pub is_valid: bool,
+}
+
+/// The limits of a request to the model. A field is `None` if the file does not set it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct RequestBounds {
+    /// The longest time to connect (`connect_timeout`).
+    pub connect_timeout: Option<Duration>,
+    /// The longest silence before the first word of a streamed answer (`first_token_timeout`).
+    pub first_token_timeout: Option<Duration>,
+    /// The longest silence after the first word (`silence_timeout`).
+    pub silence_timeout: Option<Duration>,
+    /// The longest time for a request with all its tries and waits (`total_timeout`).
+    pub total_timeout: Option<Duration>,
+    /// The maximum size of the response of one answer, in bytes (`max_response_bytes`).
+    pub max_response_bytes: Option<NonZeroU64>,
+    /// How many times a failed request is tried again (`max_retries`).
+    pub max_retries: Option<u32>,
+}
+
+impl RequestBounds {
+    /// Returns these limits, overridden by those of `overrides`.
+    fn overlaid(self, overrides: Self) -> Self {
+        Self {
+            connect_timeout: overrides.connect_timeout.or(self.connect_timeout),
+            first_token_timeout: overrides.first_token_timeout.or(self.first_token_timeout),
+            silence_timeout: overrides.silence_timeout.or(self.silence_timeout),
+            total_timeout: overrides.total_timeout.or(self.total_timeout),
+            max_response_bytes: overrides.max_response_bytes.or(self.max_response_bytes),
+            max_retries: overrides.max_retries.or(self.max_retries),
+        }
+    }
+
+    /// Returns the limits by key, for [`ModelChoice::view`]: times in seconds.
+    fn view(&self) -> [(&'static str, Option<Json>); 6] {
+        let seconds = |time: Option<Duration>| time.map(|time| json!(time.as_secs_f64()));
+        [
+            ("connect_timeout", seconds(self.connect_timeout)),
+            ("first_token_timeout", seconds(self.first_token_timeout)),
+            ("silence_timeout", seconds(self.silence_timeout)),
+            ("total_timeout", seconds(self.total_timeout)),
+            ("max_response_bytes", self.max_response_bytes.map(|bytes| json!(bytes))),
+            ("max_retries", self.max_retries.map(|count| json!(count))),
+        ]
+    }
 }
 
 /// The price of a million tokens, in US dollars; each 0 or more.
@@ -91,6 +144,7 @@ impl Default for ModelChoice {
             max_total_tokens: None,
             max_cost: None,
             code: None,
+            bounds: RequestBounds::default(),
             extra_body: Map::new(),
             is_valid: true,
         }
@@ -130,6 +184,7 @@ impl ModelChoice {
             max_total_tokens: table.count("max_total_tokens"),
             max_cost: table.dollars("max_cost", f64::MIN_POSITIVE, "an amount of US dollars above 0"),
             code: table.flag("code"),
+            bounds: table.bounds(),
             extra_body: table.extra_body(),
             ..Self::default()
         };
@@ -162,6 +217,7 @@ impl ModelChoice {
             max_total_tokens: overrides.max_total_tokens.or(base.max_total_tokens),
             max_cost: overrides.max_cost.or(base.max_cost),
             code: overrides.code.or(base.code),
+            bounds: base.bounds.overlaid(overrides.bounds),
             extra_body,
             is_valid: base.is_valid && overrides.is_valid,
         }
@@ -176,7 +232,8 @@ impl ModelChoice {
         }
         let (base_url, wire, key, context_tokens, price) = (None, None, None, None, None);
         let name = self.name.filter(|_| overrides.name.is_none());
-        Self { name, base_url, wire, key, context_tokens, price, extra_body: Map::new(), ..self }
+        let (bounds, extra_body) = (RequestBounds::default(), Map::new());
+        Self { name, base_url, wire, key, context_tokens, price, bounds, extra_body, ..self }
     }
 
     /// Returns the settings by key, safe to print; `null` when there are none.
@@ -202,7 +259,8 @@ impl ModelChoice {
             ("code", self.code.map(|code| json!(code))),
             ("extra_body", (!self.extra_body.is_empty()).then(|| hide_secrets(&Json::Object(self.extra_body.clone())))),
         ];
-        let fields: Map<_, _> = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+        let fields = fields.into_iter().chain(self.bounds.view());
+        let fields: Map<_, _> = fields.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
         if fields.is_empty() { Json::Null } else { Json::Object(fields) }
     }
 }
@@ -368,6 +426,42 @@ impl Table<'_> {
         };
         if number.is_none() {
             self.report_invalid(key, expected, &member.node);
+        }
+        number
+    }
+
+    fn bounds(&mut self) -> RequestBounds {
+        RequestBounds {
+            connect_timeout: self.seconds("connect_timeout"),
+            first_token_timeout: self.seconds("first_token_timeout"),
+            silence_timeout: self.seconds("silence_timeout"),
+            total_timeout: self.seconds("total_timeout"),
+            max_response_bytes: self.count("max_response_bytes"),
+            max_retries: self.count_from_zero("max_retries"),
+        }
+    }
+
+    /// Reads a time of up to a day.
+    fn seconds(&mut self, key: &str) -> Option<Duration> {
+        let member = self.node.get(key)?;
+        let seconds = match &member.node.value {
+            Value::Number(number) => number.as_f64().filter(|seconds| SECONDS_RANGE.contains(seconds)),
+            _ => None,
+        };
+        if seconds.is_none() {
+            self.report_invalid(key, "a number of seconds, from 0.001 to 86400", &member.node);
+        }
+        seconds.map(Duration::from_secs_f64)
+    }
+
+    fn count_from_zero(&mut self, key: &str) -> Option<u32> {
+        let member = self.node.get(key)?;
+        let number = match &member.node.value {
+            Value::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
+            _ => None,
+        };
+        if number.is_none() {
+            self.report_invalid(key, &format!("a whole number from 0 to {}", u32::MAX), &member.node);
         }
         number
     }

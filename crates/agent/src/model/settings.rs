@@ -32,7 +32,7 @@ impl fmt::Debug for Key {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// The longest time to connect. Default 10 s.
+    /// `connect_timeout`: the longest time to connect. Default 10 s.
     pub connect: Duration,
     /// `first_token_timeout`: the longest silence before the first word of a streamed answer. Default 120 s, because local
     /// servers first load their model and read the whole prompt; 300 s with an API that sends nothing while a model

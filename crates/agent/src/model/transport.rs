@@ -190,7 +190,10 @@ impl Attempts {
     /// Converts an error of the HTTP client. The URL is left out, because it may hold a secret.
     fn unreachable_error(&self, error: reqwest::Error) -> FailedAttempt {
         let error = error.without_url();
-        let why = failure::innermost_cause(&error);
+        let why = match error.is_timeout() {
+            true => format!("no connection within {} s (connect_timeout)", self.transport.bounds.connect.as_secs_f64()),
+            false => failure::innermost_cause(&error),
+        };
         let origin = failure::safe_line(&self.url.origin().ascii_serialization());
         // No byte of an answer has arrived. Unlike a call of a tool, a request to a model may be repeated. The only
         // time-out of the client is that of the connection: a server that has not accepted the connection by then is

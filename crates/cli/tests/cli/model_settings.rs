@@ -1,6 +1,7 @@
 //! Which model answers and how far its turns go, as `toolrack.toml` says.
 
 use serde_json::{Value, json};
+use toolrack_testkit::model::Answer;
 
 use crate::{
     provider::{Provider, Speech},
@@ -92,6 +93,31 @@ fn a_turn_ends_with_8_at_its_limit_of_tokens_or_cost() {
         let has_limit = settings.contains("max_cost") || args[0] == "--max-cost";
         assert_eq!(ran.code, Some(if has_limit { 2 } else { 8 }), "{ran}");
     }
+}
+
+#[test]
+fn the_limits_of_a_request_are_those_of_the_file_and_an_error_names_the_one_that_was_reached() {
+    let silent = || Answer::events([": wait\n\n"]).stall_after();
+    let broken = || Answer::json(500, &json!({ "error": { "message": "broken" } }));
+    let long = || WIRE.says(&["more than ten bytes"]);
+    for (limit, answer, code, names_limit) in [
+        ("first_token_timeout = 0.2", silent(), "MODEL_TIMED_OUT", true),
+        ("total_timeout = 0.2", silent(), "MODEL_TIMED_OUT", true),
+        ("max_response_bytes = 10", long(), "MODEL_ANSWER_TOO_LARGE", true),
+        ("max_retries = 0", broken(), "MODEL_UNAVAILABLE", false),
+    ] {
+        let provider = Provider::start([answer]);
+        let settings = format!("[model]\nname = \"anthropic/m\"\nbase_url = \"{}\"\n{limit}\n", provider.url());
+        let rack = rack(&settings).env("ANTHROPIC_API_KEY", "x");
+        let error = ask(&rack, &[]).ends_with(9).error();
+        assert_eq!(error["code"], code, "{limit}: {error}");
+        let name = limit.split(' ').next().unwrap();
+        assert_eq!(error.to_string().contains(name), names_limit, "{limit}: {error}");
+        assert_eq!(provider.requests().len(), 1, "{limit}");
+    }
+    let rack = rack("[model]\nname = \"anthropic/m\"\nsilence_timeout = 0\n").env("ANTHROPIC_API_KEY", "x");
+    let ran = ask(&rack, &[]).ends_with(2);
+    assert!(ran.stderr.contains("`model.silence_timeout` must be a number of seconds"), "{ran}");
 }
 
 #[test]

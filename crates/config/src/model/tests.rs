@@ -29,6 +29,12 @@ max_rounds = 20
 max_total_tokens = 200_000
 max_cost = 0.5
 code = true
+connect_timeout = 2
+first_token_timeout = 900
+silence_timeout = 0.5
+total_timeout = 1800
+max_response_bytes = 1_000
+max_retries = 0
 extra_body = { reasoning = { effort = "high" }, secret = "canary", seed = 1 }
 "#;
 
@@ -44,6 +50,16 @@ fn a_model_is_chosen_and_bounded() {
     assert_eq!((model.max_tokens, model.max_rounds), (NonZeroU32::new(4_000), NonZeroU32::new(20)));
     assert_eq!((model.max_total_tokens, model.max_cost), (NonZeroU64::new(200_000), Some(0.5)));
     assert_eq!((model.code, &model.view()["code"]), (Some(true), &Json::Bool(true)));
+    let seconds = |seconds| Some(Duration::from_secs_f64(seconds));
+    let bounds = RequestBounds {
+        connect_timeout: seconds(2.0),
+        first_token_timeout: seconds(900.0),
+        silence_timeout: seconds(0.5),
+        total_timeout: seconds(1800.0),
+        max_response_bytes: NonZeroU64::new(1_000),
+        max_retries: Some(0),
+    };
+    assert_eq!((model.bounds, &model.view()["silence_timeout"]), (bounds, &json!(0.5)));
     assert_eq!(model.extra_body["reasoning"]["effort"], "high");
     assert_eq!(read("unset = \"error\"").0, ModelChoice::default());
 }
@@ -119,6 +135,7 @@ fn the_key_of_one_model_never_goes_to_another() {
         base_url: Some("https://a".into()),
         key: Some("${A}".into()),
         max_cost: Some(1.0),
+        bounds: RequestBounds { max_retries: Some(1), ..RequestBounds::default() },
         ..ModelChoice::default()
     };
     let over = |name: Option<&str>, url: Option<&str>| {
@@ -131,6 +148,7 @@ fn the_key_of_one_model_never_goes_to_another() {
     }
     let other = over(Some("a/c"), None);
     assert_eq!((other.key, other.base_url, other.max_cost), (None, None, Some(1.0)));
+    assert_eq!(other.bounds, RequestBounds::default(), "they are for the model that was configured with them");
     let elsewhere = over(None, Some("https://b"));
     assert_eq!((elsewhere.name.as_deref(), elsewhere.key), (Some("a/b"), None));
 }

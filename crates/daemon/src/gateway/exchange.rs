@@ -62,7 +62,7 @@ pub(super) enum StartedRequest {
     /// It was answered at once, with this result object.
     Answered(Bytes),
     /// It is under way.
-    Exchange(Exchange),
+    Exchange(Box<Exchange>),
 }
 
 impl Gateway {
@@ -95,7 +95,8 @@ impl Gateway {
             }
         };
         let (gateway, caller, id) = (self.clone(), caller.clone(), id.clone());
-        Ok(StartedRequest::Exchange(Exchange { gateway, caller, id, work, _place: place, _slot: slot }))
+        let exchange = Exchange { gateway, caller, id, work, _place: place, _slot: slot };
+        Ok(StartedRequest::Exchange(Box::new(exchange)))
     }
 }
 

@@ -222,7 +222,7 @@ impl Post<'_> {
                 Ok(json_response(StatusCode::OK, body))
             }
             Some(Ok((_, Some(Outgoing::Answer(Err(refusal)))))) => Err(refused(refusal)),
-            Some(Ok((Some(exchange), first))) => Ok(events::response(exchange, running, first)),
+            Some(Ok((Some(exchange), first))) => Ok(events::response(*exchange, running, first)),
             // Does not happen: without an exchange, the answer is there.
             Some(Ok((None, _))) => Ok(events::empty_stream()),
         }
