@@ -137,7 +137,7 @@ fn talker() -> serde_json::Value {
 
 #[test]
 fn logs_that_are_followed_from_no_line_on_show_new_lines_alone() {
-    let script = "echo \"run $$\" >&2; exec \"$0\" stdio";
+    let script = "echo \"run $$$$\" >&2; exec \"$0\" stdio";
     let rack = Rack::with(&[("talker", json!({ "command": "sh", "args": ["-c", script, fake_server_path()] }))]);
     let _ = rack.run(&["tools", "talker"]).ends_with(0);
     let old = rack.run(&["logs", "--json"]).json()["lines"][0]["text"].as_str().unwrap().to_owned();

@@ -97,7 +97,7 @@ fn a_turn_ends_with_8_at_its_limit_of_tokens_or_cost() {
 
 #[test]
 fn the_limits_of_a_request_are_those_of_the_file_and_an_error_names_the_one_that_was_reached() {
-    let silent = || Answer::events([": wait\n\n"]).stall_after();
+    let silent = || Answer::new(200, "text/event-stream", "").stall_after();
     let broken = || Answer::json(500, &json!({ "error": { "message": "broken" } }));
     let long = || WIRE.says(&["more than ten bytes"]);
     for (limit, answer, code, names_limit) in [

@@ -194,7 +194,7 @@ pub(crate) const MODEL: &Table = &Table {
         Row::new("max_cost", DOLLARS, "The maximum cost of all answers in one turn, in US dollars; more than 0.")
             .otherwise("no bound"),
         Row::new("code", Flag, "Whether it may write scripts that call tools.").otherwise("`false`"),
-        Row::new("connect_timeout", SECONDS, "The longest time to connect, in seconds.").by_default(|| json!(10)),
+        Row::new("connect_timeout", SECONDS, "The longest time to connect, in seconds.").otherwise("`10`"),
         Row::new(
             "first_token_timeout",
             SECONDS,
@@ -204,15 +204,14 @@ pub(crate) const MODEL: &Table = &Table {
         Row::new("silence_timeout", SECONDS, "The longest silence after the first word, in seconds.")
             .otherwise("`30`; `300` with `openai-responses` and `gemini`"),
         Row::new("total_timeout", SECONDS, "The longest time for an answer with all tries and waits, in seconds.")
-            .by_default(|| json!(600)),
+            .otherwise("`600`"),
         Row::new(
             "max_response_bytes",
             Whole { min: 1, max: u64::MAX },
             "The maximum size of the response of one answer, in bytes.",
         )
-        .by_default(|| json!(33_554_432)),
-        Row::new("max_retries", ZERO_OR_MORE, "How many times a failed request is tried again.")
-            .by_default(|| json!(4)),
+        .otherwise("`33554432`"),
+        Row::new("max_retries", ZERO_OR_MORE, "How many times a failed request is tried again.").otherwise("`4`"),
         Row::new("extra_body", Anything, "Members for the body of every request.").hidden(Parts).otherwise("none"),
     ],
 };
