@@ -229,6 +229,7 @@ impl Agent {
     }
 
     async fn run_rounds(&self, turn: &mut Turn, front: &mut dyn Front) -> Result<End, AgentError> {
+        // A block is the list of tools in the form of one provider. Its kind says which tools, and which form.
         let kind = BlockKind::new(self.model.wire()).selection(Arc::clone(&self.selection));
         let selected_tools = |catalog: &Catalog| Some(catalog.block(&kind)).filter(|tools| !tools.is_empty());
         let mut catalog = self.host.catalog();

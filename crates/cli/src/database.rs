@@ -116,7 +116,7 @@ fn no_store(path: &Path, link: &Link, places: &Places) -> Failure {
         link.team.display(),
         path.display()
     );
-    let link = link::file(places.data());
+    let link = link::link_path(places.data());
     Failure::config(message).hint(format!(
         "add `[store]` to that file; or remove {}, to use the database file in its folder again",
         link.display()

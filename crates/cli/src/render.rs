@@ -52,16 +52,25 @@ pub(crate) fn paint(tone: Tone, words: &str) -> String {
     format!("{style}{words}{style:#}")
 }
 
-/// A sign in front of a line. Each has a plain form for terminals without Unicode.
+/// A sign in front of a line, for the state of the thing in that line. Each has a plain form for terminals without
+/// Unicode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
+    /// Works, or succeeded.
     Good,
+    /// Is connecting.
     Busy,
+    /// Will be tried again, or has changed.
     Retrying,
+    /// Waits for the user's approval, or is in quarantine.
     Paused,
+    /// Needs a sign-in.
     Key,
+    /// Is disabled, disconnected or not there.
     Off,
+    /// Failed, or is broken.
     Bad,
+    /// Works only in part, or is suspicious.
     Doubtful,
 }
 
@@ -133,8 +142,7 @@ const CUT_MARK: char = '\u{1}';
 
 /// Marks `line` to be cut at the edge of the terminal instead of wrapped.
 ///
-/// The screen cuts the line only when it prints it, after it has hidden the secrets, because it would not recognize a
-/// secret that is cut.
+/// The cut happens at printing, after the secrets are hidden, because a secret that was cut would not be recognized.
 pub(crate) fn one_line(line: &str) -> String {
     format!("{CUT_MARK}{line}")
 }

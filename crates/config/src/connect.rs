@@ -104,8 +104,8 @@ pub enum ConnectError {
 /// A change that is computed but not written yet.
 pub struct Change {
     plan: Plan,
-    /// Whether the file gets exactly its former bytes again: from this change if it is an undo, or else from a later
-    /// undo.
+    /// Whether an undo restores exactly the former bytes of the file. If this change is an undo, it does so itself; if
+    /// this change is a connection, a later undo can do so.
     is_exact: bool,
     /// The data for an undo, which is stored just before the change is written; `None` to delete the stored data.
     undo_data: Option<UndoData>,
@@ -156,7 +156,8 @@ impl Change {
         self.plan.before.is_some() && self.plan.after.is_none()
     }
 
-    /// Returns whether an undo restores exactly the bytes that the file had before the connection.
+    /// Returns whether an undo restores exactly the bytes that the file had before the connection. If this change is an
+    /// undo, it does so itself; if this change is a connection, a later undo can do so.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.is_exact
@@ -219,8 +220,9 @@ pub fn names(client_file: &ClientFile) -> Result<Vec<String>, ConnectError> {
 }
 
 /// Computes the change that adds Toolrack's gateway to `client_file` as the server `name`. If `client_file` has an
-/// entry of Toolrack already, the change updates it and keeps the fields that the user has added. [`Change::write`]
-/// stores the data for an undo in the folder `undo_folder`.
+/// entry of Toolrack already, the change updates it and keeps the fields that the user has added. `reach` says how the
+/// program reaches Toolrack: by a gateway that it starts, or at the endpoint of a daemon. [`Change::write`] stores the
+/// data for an undo in the folder `undo_folder`.
 ///
 /// # Errors
 /// [`ConnectError`]
@@ -233,6 +235,7 @@ pub fn connect(
     let new_entry = gateway_entry::entry(client_file.client, reach)?;
     let existing = other_programs::entry(&client_file.path, &client_file.servers_location, name)?;
     if existing.as_ref().is_some_and(|entry| !is_gateway(entry)) {
+        // `read_text` follows links, so that the error names the file itself.
         let (path, _) = other_programs::read_text(&client_file.path)?;
         return Err(ConnectError::Taken { path, name: name.to_owned() });
     }

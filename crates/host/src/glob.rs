@@ -155,13 +155,14 @@ pub struct Pattern {
     server: Option<Glob>,
     tool: Glob,
     /// Whether both parts come from a model-visible name, in which `_` may stand for another character.
-    is_folded: bool,
+    is_sanitised: bool,
 }
 
 impl Pattern {
     /// Returns whether the pattern matches this tool of this server.
     pub fn matches(&self, server: &str, tool: &str) -> bool {
-        let fits = |glob: &Glob, part: &str| glob.is_match(part) || (self.is_folded && glob.is_match_folded(part));
+        let fits =
+            |glob: &Glob, part: &str| glob.is_match(part) || (self.is_sanitised && glob.is_match_sanitised(part));
         self.server.as_ref().is_none_or(|glob| fits(glob, server)) && fits(&self.tool, tool)
     }
 
@@ -187,7 +188,7 @@ impl FromStr for Pattern {
         };
         let glob = |part: &str| Glob::read(part, written);
         let server = server.map(glob).transpose()?;
-        Ok(Self { written: written.to_owned(), server, tool: glob(tool)?, is_folded: false })
+        Ok(Self { written: written.to_owned(), server, tool: glob(tool)?, is_sanitised: false })
     }
 }
 
@@ -259,7 +260,7 @@ impl Glob {
     /// Returns whether the glob matches a spelling that the text may have in a model-visible name: `_` replaces every
     /// character that such a name cannot have, and in some configurations `-`. Returns `false` for a text in which
     /// nothing is replaced: use [`Self::is_match`] for such a text.
-    fn is_match_folded(&self, text: &str) -> bool {
+    fn is_match_sanitised(&self, text: &str) -> bool {
         let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if text.chars().all(is_kept) {
             return false;

@@ -137,7 +137,7 @@ impl Server {
             (false, true) => Some(State::PendingTrust),
             (true, true) => None,
         };
-        let (publish, published) = watch::channel(Snapshot {
+        let (snapshot_sender, published) = watch::channel(Snapshot {
             state: unstartable.clone().unwrap_or(State::Connecting),
             link: None,
             tools: Arc::default(),
@@ -156,7 +156,7 @@ impl Server {
                 name,
                 spec: spec.clone(),
                 context: context.clone(),
-                publish,
+                snapshot_sender,
                 wake: wake.clone(),
                 stop: stop.clone(),
             };

@@ -2,7 +2,7 @@
 //! server can make links wherever it may change files, and these must not be followed when the server starts again: by
 //! then, the granted `data` could be a link to the user's keys.
 
-#![expect(clippy::disallowed_methods, reason = "links are files")]
+#![expect(clippy::disallowed_methods, reason = "this code must read links and folders directly")]
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -69,6 +69,8 @@ pub(crate) fn is_untrusted_link(link: &Path, owner: u32, mode: u32) -> bool {
     }
     // Root may change every folder. But no confined server may change the folders of the system, not even as root.
     let folder = link.parent().unwrap_or(link);
+    // `/` and `/var` hold links of the system, such as `/bin` and `/var/run`. They are not in `SYSTEM`, because that
+    // would let every confined server read all that is below them.
     let is_system = [Path::new("/"), Path::new("/var")].contains(&folder) || is_system_path(folder);
     owner == geteuid().as_raw() && !(geteuid().is_root() && is_system)
 }
@@ -78,7 +80,8 @@ pub(crate) fn is_system_path(path: &Path) -> bool {
     Confinement::SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
-/// Returns the first link on the way of `path`, a full path, that a server or a project of the user could have made.
+/// Follows the absolute `path`, and returns the first link on it that a server or a project of the user could have
+/// made.
 #[must_use]
 pub fn first_untrusted_link(path: &Path) -> Option<PathBuf> {
     let mut found = None;

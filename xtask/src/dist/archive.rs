@@ -58,8 +58,8 @@ fn reproducible_tar(released: &Released) -> Command {
 
 #[cfg(test)]
 mod tests {
-    use super::super::released::tiny::released;
-    use super::super::staged::tiny::staged;
+    use super::super::released::fixtures::released;
+    use super::super::staged::fixtures::staged;
     use super::*;
 
     #[test]

@@ -51,7 +51,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Stop> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::released::tiny::released;
+    use super::super::released::fixtures::released;
     use super::*;
 
     #[test]

@@ -107,8 +107,8 @@ fn write_md5sums(folder: &Path) -> Step {
 
 #[cfg(test)]
 mod tests {
-    use super::super::released::tiny::released;
-    use super::super::staged::tiny::{staged, staged_for};
+    use super::super::released::fixtures::released;
+    use super::super::staged::fixtures::{staged, staged_for};
     use super::*;
 
     #[test]

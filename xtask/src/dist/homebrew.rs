@@ -42,8 +42,8 @@ fn archive_block(target: &Target, file: &Path, released: &Released) -> Result<St
 #[cfg(test)]
 mod tests {
     use super::super::archive;
-    use super::super::released::tiny::released;
-    use super::super::staged::tiny::staged_for;
+    use super::super::released::fixtures::released;
+    use super::super::staged::fixtures::staged_for;
     use super::*;
 
     #[test]

@@ -37,8 +37,8 @@ mod tests {
 
     use super::super::archive;
     use super::super::file_server::{Fault, FileServer};
-    use super::super::staged::tiny::{TOOLRACK, staged};
-    use super::super::{released::tiny::released, staged::PROGRAMS};
+    use super::super::staged::fixtures::{TOOLRACK, staged};
+    use super::super::{released::fixtures::released, staged::PROGRAMS};
     use super::*;
 
     /// A release with a tiny archive for this machine, and an empty home.

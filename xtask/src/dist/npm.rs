@@ -20,8 +20,8 @@ const LICENCES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT"];
 ///
 /// # Errors
 /// With the message of npm.
-pub(crate) fn pack(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<PathBuf>, Stop> {
-    let packages = lay_out(staged, folder, released)?;
+pub(crate) fn pack(builds: &[Staged], folder: &Path, released: &Released) -> Result<Vec<PathBuf>, Stop> {
+    let packages = lay_out(builds, folder, released)?;
     packages.iter().map(|package| npm_pack(package, released)).collect()
 }
 
@@ -37,26 +37,26 @@ fn npm_pack(package: &Path, released: &Released) -> Result<PathBuf, Stop> {
 }
 
 /// Lays out the packages as in `node_modules`, each in the folder of its name.
-fn lay_out(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<PathBuf>, Stop> {
+fn lay_out(builds: &[Staged], folder: &Path, released: &Released) -> Result<Vec<PathBuf>, Stop> {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(failed("empty", folder))?;
     }
     let mut packages = Vec::new();
-    for programs in staged {
-        let package = folder.join(name(programs.target));
-        for program in PROGRAMS {
-            let file = programs.target.file_of(program);
-            copy_file(&programs.program(program), &package.join("bin").join(file), 0o755)?;
+    for build in builds {
+        let package = folder.join(name(build.target));
+        for program_name in PROGRAMS {
+            let file = build.target.file_of(program_name);
+            copy_file(&build.program(program_name), &package.join("bin").join(file), 0o755)?;
         }
         write(&package.join("README.md"), "The programs of the package `toolrack`, for one kind of machine.\n")?;
-        write(&package.join("package.json"), &manifest_of(programs.target, released))?;
+        write(&package.join("package.json"), &target_manifest(build.target, released))?;
         copy_licences(&package)?;
         packages.push(package);
     }
-    let targets: Vec<_> = staged.iter().map(|staged| staged.target).collect();
+    let targets: Vec<_> = builds.iter().map(|build| build.target).collect();
     let package = folder.join("toolrack");
     write(&package.join("bin/toolrack.js"), &launcher(&targets))?;
-    write(&package.join("package.json"), &manifest(&targets, released))?;
+    write(&package.join("package.json"), &launcher_manifest(&targets, released))?;
     copy_file(&root().join("README.md"), &package.join("README.md"), 0o644)?;
     copy_licences(&package)?;
     packages.push(package);
@@ -80,7 +80,8 @@ fn launcher(targets: &[&Target]) -> String {
     LAUNCHER.replace("@PACKAGES@", &format!("{{\n{}}}", targets.iter().map(package).collect::<String>()))
 }
 
-fn manifest(targets: &[&Target], released: &Released) -> String {
+/// Returns the `package.json` of the package `toolrack`.
+fn launcher_manifest(targets: &[&Target], released: &Released) -> String {
     let version = &released.version;
     let packages: Vec<_> = targets.iter().map(|target| format!("    \"{}\": \"{version}\"", name(target))).collect();
     let packages = packages.join(",\n");
@@ -91,7 +92,8 @@ fn manifest(targets: &[&Target], released: &Released) -> String {
     )
 }
 
-fn manifest_of(target: &Target, released: &Released) -> String {
+/// Returns the `package.json` of the package for one target.
+fn target_manifest(target: &Target, released: &Released) -> String {
     let (name, common) = (name(target), common(released));
     let (system, processor) = target.npm;
     let library = if target.is_linux() { ",\n  \"libc\": [\"glibc\"]" } else { "" };
@@ -112,8 +114,8 @@ fn common(released: &Released) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::released::tiny::released;
-    use super::super::staged::tiny::{staged, staged_for};
+    use super::super::released::fixtures::released;
+    use super::super::staged::fixtures::{staged, staged_for};
     use super::*;
 
     fn laid_out(folder: &Path) -> PathBuf {

@@ -40,7 +40,7 @@ impl Released {
 
 /// A release for tests.
 #[cfg(test)]
-pub(crate) mod tiny {
+pub(crate) mod fixtures {
     use std::path::Path;
 
     use super::Released;

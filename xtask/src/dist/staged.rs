@@ -118,7 +118,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Step {
 
 /// Shell scripts that stand in for the programs, so that tests can make packages without a build.
 #[cfg(test)]
-pub(crate) mod tiny {
+pub(crate) mod fixtures {
     use super::*;
 
     /// A `toolrack` that prints its version, writes a manual and a completion script, and otherwise prints its
@@ -153,9 +153,9 @@ mod tests {
     #[test]
     fn a_staged_folder_has_both_programs_completions_and_man_pages() {
         let folder = tempfile::tempdir().unwrap();
-        let staged = tiny::staged(folder.path());
+        let staged = fixtures::staged(folder.path());
         let read = |path: &str| fs::read_to_string(staged.prefix.join(path)).unwrap();
-        assert!(PROGRAMS.iter().all(|name| read(&format!("bin/{name}")) == tiny::TOOLRACK));
+        assert!(PROGRAMS.iter().all(|name| read(&format!("bin/{name}")) == fixtures::TOOLRACK));
         assert_eq!(read("share/man/man1/toolrack.1"), "manual\n");
         assert!(read("share/bash-completion/completions/toolrack").starts_with("complete bash"));
         assert!(read("share/doc/toolrack/LICENSE-MIT").contains("MIT"));

@@ -65,8 +65,8 @@ fn metadata(version: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::released::tiny::released;
-    use super::super::staged::tiny::{staged, staged_for};
+    use super::super::released::fixtures::released;
+    use super::super::staged::fixtures::{staged, staged_for};
     use super::*;
 
     #[test]

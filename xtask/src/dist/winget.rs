@@ -39,8 +39,8 @@ fn manifest(archive: &Path, released: &Released) -> Step {
 
 #[cfg(test)]
 mod tests {
-    use super::super::released::tiny::released;
-    use super::super::staged::tiny::staged_for;
+    use super::super::released::fixtures::released;
+    use super::super::staged::fixtures::staged_for;
     use super::*;
     use crate::run::{capture, program};
 

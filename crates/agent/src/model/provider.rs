@@ -70,8 +70,8 @@ impl Provider {
     }
 }
 
-/// All providers: everything that Toolrack knows of one is its row here. The providers with keys come first, in the
-/// order in which Toolrack looks for the keys.
+/// All providers. Each row holds everything that Toolrack knows about that provider. The providers with keys come
+/// first, in the order in which Toolrack looks for the keys.
 pub const PROVIDERS: &[Provider] = &[
     provider("anthropic", Wire::Anthropic, "https://api.anthropic.com")
         .with_key("ANTHROPIC_API_KEY", Some("claude-sonnet-5-5")),
@@ -207,7 +207,8 @@ impl Selector {
             settings.context_tokens = Some(model.context_tokens);
             // The prices are valid only for the provider's own servers.
             settings.price = Some(model.price).filter(|_| base_url.is_none());
-            // Only Anthropic requires a maximum. A large maximum costs nothing unless the answer is long.
+            // Only Anthropic requires a maximum. A large maximum costs nothing unless the answer is long; the cap
+            // bounds the cost of an answer that does not end by itself.
             settings.max_tokens = (wire == Wire::Anthropic).then_some(model.max_output.min(32_000));
         }
         settings
@@ -250,7 +251,11 @@ mod tests {
         (usage.input, usage.cached_read, usage.cache_write, usage.output) = (1_000_000, 500_000, 100_000, 10_000);
         let cost = known.price.unwrap().cost_of(&usage);
         assert!((cost - (0.4 + 0.05 + 0.125 + 0.05)).abs() < 1e-9, "{cost}");
-        assert_eq!(settings("anthropic/claude-haiku-4-5", Some("http://127.0.0.1:9")).price, None, "whose price?");
+        assert_eq!(
+            settings("anthropic/claude-haiku-4-5", Some("http://127.0.0.1:9")).price,
+            None,
+            "prices hold only for its own servers"
+        );
         assert_eq!(settings("openai/gpt-5-mini", None).price.unwrap().input, 0.25, "not that of gpt-5");
         let unknown = settings("openai/gpt-5-turbo", None);
         assert_eq!((unknown.context_tokens, unknown.price), (None, None));

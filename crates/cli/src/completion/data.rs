@@ -1,4 +1,7 @@
 //! Finds the names that completion can offer without connecting to a server. After any error there are none.
+//!
+//! The names of a server's tools, prompts and resources come from the notebook, which stores for completion what each
+//! server listed last. An offer is a prompt or a resource in the notebook.
 
 use std::{path::PathBuf, sync::OnceLock};
 
@@ -85,7 +88,8 @@ impl CompletionData {
         configuration.as_ref()
     }
 
-    /// All servers of the configuration, each with a description; for a server of a project, that is only the scope.
+    /// Returns all servers of the configuration, each with a description. For a server of a project, that is only the
+    /// scope, because the approvals are not loaded, and so the state of the server is unknown.
     pub(super) fn servers(&self) -> &[NamedItem] {
         self.configuration().map_or(&[], |configuration| &configuration.servers)
     }
@@ -179,6 +183,7 @@ impl CompletionData {
 fn named_server(entry: &Entry, loaded: &Loaded) -> NamedItem {
     let spec = loaded.desired.get(entry.name.as_str());
     let about = match (spec, &entry.project) {
+        // The approvals are not loaded, so it is unknown whether this server may be used.
         (_, Some(_)) => entry.scope.to_string(),
         (None, None) => format!("{}, broken", entry.scope),
         (Some(_), None) if !entry.enabled => format!("{}, disabled", entry.scope),

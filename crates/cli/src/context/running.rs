@@ -176,7 +176,7 @@ impl Context {
     ///
     /// # Errors
     /// As [`Self::connect`].
-    pub(crate) async fn connect_to_show(&self, desired: Desired) -> Result<Host, Failure> {
+    pub(crate) async fn connect_for_list(&self, desired: Desired) -> Result<Host, Failure> {
         match &self.lent {
             Some(lent) => self.borrow(lent, &desired, Purpose::Status).await,
             None => Ok(self.running_host().connect(desired).await),

@@ -1,5 +1,5 @@
-//! Reads and writes the file `store.json` in a data folder, which says that the rows of the folder are in the database
-//! of a team, not in a file there.
+//! Reads and writes the file `store.json` in a data folder, which redirects the folder to the database of a team: the
+//! data that would be in the folder's own database file is there.
 //!
 //! The daemon of a team on Postgres writes the file, so that other commands in that folder, such as `toolrack secret
 //! set` and `toolrack audit`, find the same rows as the daemon, and never create a database file of their own.
@@ -27,19 +27,20 @@ pub(crate) struct Link {
     pub(crate) tenant: Option<String>,
 }
 
-/// The path of the link in the folder `data`.
-pub(crate) fn file(data: &Path) -> PathBuf {
+/// Returns the path of the link in the folder `data`.
+pub(crate) fn link_path(data: &Path) -> PathBuf {
     data.join("store.json")
 }
 
-/// The link in `data`, if there is one.
+/// Returns the link in `data`, if there is one.
 ///
 /// # Errors
 /// When it cannot be read.
 pub(crate) fn read(data: &Path) -> Result<Option<Link>, Failure> {
-    let path = file(data);
+    let path = link_path(data);
     let unusable_link = |why: String| {
-        let message = format!("{}, which says where the rows of its folder are, cannot be used: {why}", path.display());
+        let message =
+            format!("cannot use {}, the file that names the database of this data folder: {why}", path.display());
         Failure::new(Exit::Other, "DATABASE", message).hint("`toolrack serve --team FILE` writes it anew")
     };
     match fs::read(&path) {
@@ -54,7 +55,7 @@ pub(crate) fn read(data: &Path) -> Result<Option<Link>, Failure> {
 /// # Errors
 /// When it cannot be written.
 pub(crate) fn write(data: &Path, link: &Link) -> Result<(), Failure> {
-    let path = file(data);
+    let path = link_path(data);
     let write_file = || -> io::Result<()> {
         let temporary = path.with_extension(format!("{}.new", std::process::id()));
         fs::create_dir_all(data)?;
@@ -134,7 +135,7 @@ mod tests {
         fs::remove_file(super::super::file_in(&data)).unwrap();
         write_if_moved(&data, &link).await.unwrap();
         assert_eq!(read(&data).unwrap(), Some(link));
-        fs::write(file(&data), "{").unwrap();
+        fs::write(link_path(&data), "{").unwrap();
         assert!(read(&data).unwrap_err().message.contains("store.json"));
     }
 }

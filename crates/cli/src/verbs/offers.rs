@@ -41,7 +41,7 @@ async fn ask_named_servers<O, F: Future<Output = Result<O, Failure>>>(
     named: &[String],
     ask: impl Fn(Host, ServerName) -> F,
 ) -> Result<(Vec<O>, Vec<Failure>), Failure> {
-    let host = reach::connect_to_show(context, loaded, named).await?;
+    let host = reach::connect_for_list(context, loaded, named).await?;
     let mut failures = reach::server_failures(&host, named);
     let (offers, ask_failures) = ask_each_server(&host, &reach::connected_servers(&host), ask).await;
     failures.extend(ask_failures);

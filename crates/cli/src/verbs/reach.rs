@@ -28,17 +28,17 @@ pub(crate) fn select_servers(loaded: &Loaded, named: &[String]) -> Result<Desire
     Ok(desired)
 }
 
-/// Connects the servers in `named`, or all servers if `named` is empty. In the second case, a daemon that lends its
-/// servers does not try failed ones again, because the verb shows them as failed.
+/// Connects the servers in `named`, or all servers if `named` is empty. If `named` is empty and a running daemon
+/// provides the servers, failed servers are not tried again: the verb shows them as failed.
 ///
 /// # Errors
 /// As for [`select_servers`] and [`Context::connect`].
-pub(crate) async fn connect_to_show(context: &Context, loaded: &Loaded, named: &[String]) -> Result<Host, Failure> {
+pub(crate) async fn connect_for_list(context: &Context, loaded: &Loaded, named: &[String]) -> Result<Host, Failure> {
     let desired = select_servers(loaded, named)?;
-    if named.is_empty() { context.connect_to_show(desired).await } else { context.connect(desired).await }
+    if named.is_empty() { context.connect_for_list(desired).await } else { context.connect(desired).await }
 }
 
-/// The failure for a name that no server has, or whose entry is broken.
+/// Returns the failure for a name that no server has, or whose entry is broken.
 pub(crate) fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure {
     if let Some(entry) = loaded.entry(name) {
         let line = entry.line.map_or_else(String::new, |line| format!(":{line}"));
@@ -67,9 +67,9 @@ pub(crate) enum Target {
     ModelName(BTreeSet<ServerName>),
 }
 
-/// Splits `selector` for a command line that describes a server for only this command. Returns the fixed name of that
-/// server ([`ONE_OFF_NAME`]), and the name of the tool or prompt. `selector` may begin with `ONE_OFF_NAME/`, because
-/// other commands print it so.
+/// Splits `selector` into the server and the tool (or prompt), where the command line itself describes the server. That
+/// server always has the name [`ONE_OFF_NAME`]. `selector` may begin with `ONE_OFF_NAME/`, because other commands print
+/// it so.
 pub(crate) fn split_one_off_selector(selector: &str) -> (String, String) {
     let name = selector.strip_prefix(ONE_OFF_NAME).and_then(|rest| rest.strip_prefix('/'));
     (ONE_OFF_NAME.to_owned(), name.unwrap_or(selector).to_owned())
@@ -86,7 +86,8 @@ impl Target {
         Ok(Self::Tool { server, tool })
     }
 
-    /// The target of `selector`: the server is the part before the `/`, or before a `.` if a server has that name.
+    /// Returns the target of `selector`. Its server is the part before the `/`, or before a `.` if a server has that
+    /// name.
     ///
     /// # Errors
     /// When a server is named that does not exist.
@@ -111,7 +112,8 @@ impl Target {
             return Ok(Self::Tool { server, tool: selector[dot + 1..].to_owned() });
         }
         let servers = loaded.desired.keys();
-        // Only in the stable styles do the tools' names for models contain the server's name.
+        // The name that a model sees contains the server's name only in the stable styles, so only these narrow down
+        // the servers.
         let styles = NameStyle::PRESETS.into_iter().filter(NameStyle::is_stable);
         let namings: Vec<_> = styles
             .flat_map(|style| {
@@ -168,7 +170,7 @@ pub(crate) fn server_failures(host: &Host, named: &[String]) -> Vec<Failure> {
         .collect()
 }
 
-/// Returns the messages of `failures`, which a JSON document has as warnings.
+/// Returns the messages of `failures`, for the `warnings` of a JSON document.
 pub(crate) fn failure_messages(failures: &[Failure]) -> Vec<String> {
     failures.iter().map(|failure| failure.message.clone()).collect()
 }
@@ -187,7 +189,7 @@ pub(crate) fn conclude(context: &Context, failures: Vec<Failure>, named: &[Strin
     first_failure.map_or(Ok(Exit::Ok), Err)
 }
 
-/// The servers that can be asked for resources and prompts: those that are connected.
+/// Returns the servers that can be asked for resources and prompts: those that are connected.
 pub(crate) fn connected_servers(host: &Host) -> Vec<ServerName> {
     host.status()
         .into_iter()

@@ -1,21 +1,24 @@
-//! Decodes the escapes of JSON, so that a secret is found in JSON, and in JSON inside a JSON string, in the style of
-//! any writer.
+//! Decodes the escapes of JSON, so that a secret is found in JSON, and in JSON inside JSON strings at any depth,
+//! however the writer escaped it.
 //!
 //! Each time that a text is written into JSON, the backslashes before an escaped character are doubled and one more is
 //! added. So their number only depends on the depth, and is ignored.
 
 use std::ops::Range;
 
-/// The maximum number of backslashes in a row that count as an escape: only JSON nested ten times has more. An
-/// unfinished text that ends in more is not held back.
+/// The maximum number of backslashes in a row that count as an escape: only JSON nested ten times has more.
+///
+/// While more text may follow, `KnownSecrets::safe_len` holds back an escape at the end of a text until the escape is
+/// complete. It does not hold back more backslashes than this.
 const MAX_RUN: usize = 1_024;
 
 /// A text without escapes, and the origin of each part.
 #[derive(Debug)]
 pub(super) struct Unescaped {
     text: String,
-    /// The starts of the parts, in `text` and in the original, sorted by both. A part ends at the start of the next
-    /// one, in both; a part whose lengths differ is the character of an escape.
+    /// Each entry is the start of a part: in `text`, and in the original. They are sorted by both. A part ends where
+    /// the next one starts. It is as long in `text` as in the original, unless it is a decoded escape, which is longer
+    /// in the original.
     parts: Vec<(usize, usize)>,
 }
 
@@ -25,7 +28,7 @@ enum Escape {
     Character(char, usize),
     /// One half of a character beyond U+FFFF, and the end of the escape.
     Half(u16, usize),
-    /// An escape that the following text may continue: the character if it does not, and the end of the escape.
+    /// An escape that the end of the text cuts off: the character that it is if no text follows, and its end.
     Open(Option<char>, usize),
     /// Too many backslashes, and their end.
     Endless(usize),
@@ -53,6 +56,7 @@ impl Unescaped {
                 }
                 Escape::Character(character, end) => (Some(character), end),
                 Escape::Open(character, end) => (character, end),
+                // Cannot happen, because `whole_escape` returns no half.
                 Escape::Half(_, end) => (Some(char::REPLACEMENT_CHARACTER), end),
             };
             unescaped.text.push_str(&text[copied..start]);
@@ -101,6 +105,7 @@ impl Unescaped {
     pub(super) fn position(&self, at: usize) -> usize {
         let next = self.parts.partition_point(|(_, original)| *original <= at);
         let (start, original) = self.parts[next - 1];
+        // `text` lacks an escape that is cut off at the end of the original, and `at` may be in that escape.
         if self.is_escape(next - 1) { start } else { (start + (at - original)).min(self.text.len()) }
     }
 
@@ -119,7 +124,10 @@ impl Unescaped {
 
 /// Returns the escape that begins with the backslash at `start`, including both halves of its character.
 fn whole_escape(text: &str, start: usize) -> Escape {
-    let Escape::Half(first, middle) = escape(text, start) else { return escape(text, start) };
+    let (first, middle) = match escape(text, start) {
+        Escape::Half(first, middle) => (first, middle),
+        whole => return whole,
+    };
     let lone = || Escape::Character(char::REPLACEMENT_CHARACTER, middle);
     if !(0xd800..0xdc00).contains(&first) {
         return lone();

@@ -45,6 +45,8 @@ const MANIFESTS: &[(&[&str], &[&str])] = &[
 
 /// Returns the files below `root` that `stdio` runs: the path of each within `root`, and its current fingerprint.
 pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
+    // `set_folder` has made `cwd` absolute, unless it begins with a placeholder, whose value is not known here. The
+    // program is then assumed to run in the root. In an absolute `cwd`, `$$` stands for `$`, as everywhere in an entry.
     let cwd = stdio.cwd.as_deref().and_then(Path::to_str).filter(|cwd| cwd.starts_with('/'));
     let cwd = cwd.map_or_else(|| root.to_owned(), |cwd| PathBuf::from(cwd.replace("$$", "$")));
     let mut collector = FileCollector { root, cwd, bytes_left: MAX_TOTAL_BYTES, files: BTreeMap::new() };
@@ -63,11 +65,13 @@ pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
         if is_module {
             collector.add_module(arg);
         }
-        // These programs run what their argument names among the installed packages.
+        // These programs can run an installed package by its bare name, from `node_modules/.bin`.
         if ["npx", "bunx", "npm", "pnpm", "yarn", "bun"].contains(&name) && !arg.contains(['.', '/']) {
             collector.add_in_cwd(&format!("node_modules/.bin/{arg}"));
         }
     }
+    // Variables can name files that a program runs, as `NODE_OPTIONS` and `PYTHONSTARTUP` do. Other variables do so
+    // only for some programs, so all values are searched.
     stdio.env.values().for_each(|value| collector.add_all_in(value));
     collector.files
 }

@@ -1,5 +1,6 @@
-//! Streamable HTTP of both eras on one endpoint. Each request shows its era: a request of 2026-07-28 has `_meta`, and a
-//! request of an older version names its session, which began with `initialize`.
+//! Serves Streamable HTTP on one endpoint for two generations ("eras") of MCP. Each request of the modern era
+//! (2026-07-28) has `_meta`. A request of the legacy era (older versions) names its session, which began with
+//! `initialize`.
 
 mod checks;
 mod events;
@@ -162,9 +163,10 @@ impl Post<'_> {
                     transport: ClientTransport::Http,
                 };
                 if request.method == "tools/call" {
-                    checks::require_mirrored(self.gateway, &caller, request.params, self.headers).map_err(&refused)?;
+                    checks::require_matching_headers(self.gateway, &caller, request.params, self.headers)
+                        .map_err(&refused)?;
                 }
-                // Only a session knows its running requests by their ids, to cancel them.
+                // Without a session there is nothing to cancel by id, so the request is not registered.
                 let running = None;
                 self.run(&caller, id, request, running).await
             }
@@ -347,17 +349,16 @@ async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) ->
     let headers = request.headers();
     let open = || -> Result<Response, RefusedRequest> {
         check_host_and_origin(headers, &gateway.0.options.hosts)?;
-        let refused = |refusal| RefusedRequest { id: None, era: Era::Legacy, refusal };
         let principal = principal(&gateway, request.extensions())?;
-        let Some(session) = session(&gateway, &principal, request.uri().query(), headers).map_err(refused)? else {
+        let Some(session) = session(&gateway, &principal, request.uri().query(), headers)? else {
             return Err(no_session());
         };
         if !accepts(headers, "text", "event-stream") {
             let refusal = Refusal::invalid_request("accept text/event-stream");
             return Err(refusal.status(StatusCode::NOT_ACCEPTABLE).into());
         }
-        let place = gateway.0.stream_places.take(&principal);
-        let place = place.map_err(|full| refused(Refusal::full("streams", full, "streams")))?;
+        let (things, setting) = ("streams", "streams");
+        let place = gateway.0.stream_places.take(&principal).map_err(|full| Refusal::full(things, full, setting))?;
         Ok(events::open_standing_stream(&gateway, session, principal, place))
     };
     open().unwrap_or_else(|refused| refused.response(&gateway))

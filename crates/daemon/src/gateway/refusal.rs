@@ -87,8 +87,9 @@ impl Refusal {
             .status(StatusCode::TOO_MANY_REQUESTS)
     }
 
-    /// Returns the error for a limit that is used up. `things` names what it limits, in the plural, and `setting` is
-    /// the setting of the limit.
+    /// Returns the error for a limit that is used up, as in "too many streams of this member at once; try again in a
+    /// moment (streams, places_for_one)". `things` names what it limits, in the plural, and `setting` is the setting of
+    /// the limit.
     pub(super) fn full(things: &str, full: Full, setting: &str) -> Self {
         let setting = match full {
             Full::MemberShare => format!("{setting}, places_for_one"),
@@ -121,6 +122,8 @@ impl Refusal {
                     HEADER_MISMATCH | UNSUPPORTED_VERSION => INTERNAL_ERROR,
                     code => code,
                 };
+                // The statuses of `Self::new` are for errors of the gateway itself. Here, the exchange with the gateway
+                // succeeded, and only the error for a capability that the client lacks has a status of its own.
                 let status = if code == MISSING_CAPABILITY { StatusCode::BAD_REQUEST } else { StatusCode::OK };
                 Self { code, message: error.message, data: error.data, status, retry_after: None }
             }

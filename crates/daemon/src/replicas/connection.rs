@@ -47,7 +47,8 @@ pub(super) struct Connector {
     address: String,
     /// `None` if this replica cannot use the key of the sibling. Then it never connects.
     tls: Option<TlsConnector>,
-    /// The latest attempt to open a connection. Only a cell: no task waits for a change.
+    /// The latest attempt to open a connection. The sender is only a cell: no task waits for a change. Unlike a
+    /// `Mutex`, it lets the value be changed only in a closure, so that no lock is held across an await.
     last_attempt: watch::Sender<Option<ConnectionAttempt>>,
     /// Cancelled when the sibling is gone: ends the connection.
     gone: CancellationToken,

@@ -2,7 +2,8 @@
 
 use super::{Catalog, selection::Selection};
 
-/// The share of a model's context, and the number of tools, that definitions may take.
+/// The limits for showing all tools to a model: the share of its context that their definitions may fill, and how many
+/// tools there may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     /// The share of the context that definitions may take, from 0 to 1. Default 0.05.
@@ -54,7 +55,8 @@ impl Budget {
 }
 
 impl Catalog {
-    /// Returns how to offer the tools of `selection` within `budget`. Looks at each tool once, and makes no block.
+    /// Returns how to offer the tools of `selection` within `budget`. Only sums up the estimates of the tools; does not
+    /// build their definitions.
     #[must_use]
     pub fn offer(&self, budget: &Budget, selection: &Selection) -> Offer {
         let chosen = self.tools().filter(|tool| selection.has(tool));

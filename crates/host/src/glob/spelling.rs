@@ -14,7 +14,8 @@ const DIVIDER: &str = "__";
 impl Pattern {
     /// Returns every pair of server and tool that the pattern could mean in addition to what [`Self::matches`] accepts,
     /// each as a separate pattern; none if the pattern is written `server/tool`. This is for rules that forbid or
-    /// confirm. A part of a model-visible name also matches names whose characters were replaced.
+    /// confirm. The server and the tool of each reading also match names with characters that names for models replace
+    /// by `_`.
     #[must_use]
     pub fn every_reading(&self) -> Vec<Self> {
         if self.server.is_some() {
@@ -35,7 +36,7 @@ impl Pattern {
         for (at, _) in written.match_indices('_').filter(|(at, _)| is_plain(&written[..*at])) {
             readings.extend(self.reading(&written[..at], &written[at + 1..]));
         }
-        readings.iter_mut().for_each(|reading| reading.is_folded = true);
+        readings.iter_mut().for_each(|reading| reading.is_sanitised = true);
         readings
     }
 
@@ -87,14 +88,19 @@ impl Pattern {
     pub fn may_cover_server(&self, server: &str) -> bool {
         let fits = |pattern: &Self| {
             let glob = pattern.server.as_ref();
-            glob.is_none_or(|glob| glob.is_match(server) || (pattern.is_folded && glob.is_match_folded(server)))
+            glob.is_none_or(|glob| glob.is_match(server) || (pattern.is_sanitised && glob.is_match_sanitised(server)))
         };
         (!self.is_model_visible() && fits(self)) || self.every_reading().iter().any(fits)
     }
 
     fn reading(&self, server: &str, tool: &str) -> Option<Self> {
         let part = |glob: &str| Glob::read(glob, &self.written).ok();
-        Some(Self { written: self.written.clone(), server: Some(part(server)?), tool: part(tool)?, is_folded: false })
+        Some(Self {
+            written: self.written.clone(),
+            server: Some(part(server)?),
+            tool: part(tool)?,
+            is_sanitised: false,
+        })
     }
 }
 
@@ -146,8 +152,8 @@ mod tests {
                 assert!(!any(&pattern(wide).certain_readings(), server, tool), "{wide} {server} {tool}");
             }
         }
-        for narrow in ["m*", "*_file", "f*", "*"] {
-            assert!(!any(&pattern(narrow).every_reading(), "fake", "echo"), "{narrow}");
+        for without_reading in ["m*", "*_file", "f*", "*"] {
+            assert!(!any(&pattern(without_reading).every_reading(), "fake", "echo"), "{without_reading}");
         }
     }
 

@@ -150,7 +150,8 @@ pub(super) struct Keeper {
     stop_on_drop: DropGuard,
     /// The tool sets in the published catalog.
     published_tools: BTreeMap<ServerName, Arc<ToolSet>>,
-    /// Stopped servers that may not have ended yet. A new server of the same name waits for the end.
+    /// Stopped servers that may not have ended yet, each with a token that is cancelled once the server has ended. A
+    /// new server of the same name waits for that.
     ending_servers: BTreeMap<ServerName, CancellationToken>,
     /// The earliest moment for the next catalog, unless a caller asks for one.
     next_publish_at: Instant,
@@ -342,6 +343,8 @@ impl Keeper {
     /// Publishes a new catalog if the tools of any server, or the naming, have changed.
     fn publish(&mut self) {
         self.update_lent();
+        // A server belongs to the catalog even if all its tools are in quarantine (`mismatched`): a call of such a tool
+        // is refused with the reason.
         let sets: BTreeMap<_, _> = self
             .servers
             .load()

@@ -123,7 +123,7 @@ impl PendingRequests {
     }
 
     /// Returns the bound of the next message: the bound of lists only while a request for a list waits.
-    pub(crate) fn current_bound(&self, bounds: Bounds) -> Bound {
+    pub(crate) fn current_size_bound(&self, bounds: Bounds) -> Bound {
         if self.0.lock().list_request_ids.is_empty() { bounds.message() } else { bounds.list() }
     }
 
@@ -187,7 +187,7 @@ impl Duplex {
             lines: Lines::new(streams.read, streams.bounds.message().bytes).with_larger_limit({
                 let (bounds, pending) = (streams.bounds, duplex.pending.clone());
                 // While no list request waits, this is the ordinary limit, which changes nothing.
-                Box::new(move || Some(pending.current_bound(bounds).bytes))
+                Box::new(move || Some(pending.current_size_bound(bounds).bytes))
             }),
             dispatcher: Dispatcher {
                 bounds: streams.bounds,

@@ -57,7 +57,8 @@ impl Task {
                             .await;
                         tools
                     }
-                    // The program is ending.
+                    // The program is ending, or the check has panicked. Unchecked tools must not be used, so there are
+                    // none.
                     Err(_) => ToolSet::default(),
                 }
             }
@@ -72,7 +73,7 @@ impl Task {
     pub(super) async fn while_checking_pins<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
-            let has_mismatches = !self.publish.borrow().tools.mismatched.is_empty();
+            let has_mismatches = !self.snapshot_sender.borrow().tools.mismatched.is_empty();
             tokio::select! {
                 output = &mut work => return output,
                 () = self.wake.pins.notified() => self.recheck_pins().await,
@@ -90,7 +91,7 @@ impl Task {
             return;
         };
         let server = PinnedServer::of(&self.name, &self.spec);
-        let checked_generation = self.publish.borrow().tools.generation;
+        let checked_generation = self.snapshot_sender.borrow().tools.generation;
         while checked_generation.is_some() && pins.generation(&server).await == checked_generation {
             sleep(CHECK_INTERVAL).await;
         }
@@ -98,7 +99,7 @@ impl Task {
 
     /// Checks the published tools against their pins again, and publishes the result.
     async fn recheck_pins(&self) {
-        let previous = self.publish.borrow().tools.clone();
+        let previous = self.snapshot_sender.borrow().tools.clone();
         // The same tools, without any mismatch; so the second argument has no effect.
         let unchecked = previous.with_mismatches(|_| None, true);
         let current = self.checked_against_pins(unchecked).await;
@@ -144,7 +145,7 @@ impl Server {
         self.published.borrow().tools.quarantined_tool(tool).is_some()
     }
 
-    /// Returns whether the server still lists `tool` with the definition of the call.
+    /// Returns whether the server still lists `tool` with the definition that it had when the call was made.
     ///
     /// True for a server that the host provides itself: its definitions describe tools of other servers, and change
     /// with them.

@@ -51,7 +51,7 @@ pub(super) struct Task {
     pub(super) name: ServerName,
     pub(super) spec: Arc<ServerSpec>,
     pub(super) context: ServerContext,
-    pub(super) publish: watch::Sender<Snapshot>,
+    pub(super) snapshot_sender: watch::Sender<Snapshot>,
     pub(super) wake: Arc<WakeSignals>,
     pub(super) stop: CancellationToken,
 }
@@ -137,7 +137,7 @@ impl Task {
 
     /// Waits until a caller requests a new round.
     async fn round_requested(&self) {
-        let current = self.publish.borrow().round.number;
+        let current = self.snapshot_sender.borrow().round.number;
         // Cannot fail, because the task shares the sender.
         let _ = self.wake.round.subscribe().wait_for(|requested| *requested != current).await;
     }
@@ -214,7 +214,7 @@ impl Task {
         let link = connection.link.clone();
         let ended = self.stop.run_until_cancelled(self.serve(&link)).await;
         // A connection whose link was never published ended before its first list, so it counts as a failed attempt.
-        let was_published = self.publish.borrow().link.is_some();
+        let was_published = self.snapshot_sender.borrow().link.is_some();
         let is_idle = matches!(ended, Some(ServeEnd::Unused));
         self.publish(|snapshot| {
             snapshot.link = None;
@@ -330,7 +330,7 @@ impl Task {
 
     /// Publishes a list of tools, unless it equals the current one.
     fn publish_tools(&self, link: &Link, tools: ToolSet) {
-        let previous = self.publish.borrow().clone();
+        let previous = self.snapshot_sender.borrow().clone();
         let is_same = *previous.tools == tools;
         if !is_same {
             self.report_unusable(&previous.tools, &tools);
@@ -420,7 +420,7 @@ impl Task {
     /// Changes the published snapshot, and emits an event if that changes the state.
     pub(super) fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
         let mut new_state = None;
-        self.publish.send_modify(|snapshot| {
+        self.snapshot_sender.send_modify(|snapshot| {
             let before = snapshot.state.clone();
             change(snapshot);
             if snapshot.state != before {

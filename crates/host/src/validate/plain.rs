@@ -9,14 +9,16 @@ use super::MAX_DEPTH;
 /// Integers up to this size are also distinct as floating-point numbers.
 const MAX_EXACT_INTEGER: f64 = (1_u64 << 53) as f64;
 
-/// The most values that are checked before the validator is used instead.
+/// The most keywords of schemas, and entries of `enum` and `required`, that are checked before the validator is used
+/// instead.
 const MAX_CHECKS: usize = 10_000;
 
 /// Returns whether a quick check shows that `instance` matches `schema`; after `false`, only a validator can tell.
 ///
 /// The schemas of most tools are an object whose properties have a type. The first [`Validator`] of a process takes
-/// some milliseconds, most of them for the meta-schema; this check takes microseconds. It looks at up to 10,000 values,
-/// and may be called on any thread.
+/// some milliseconds, most of them for the meta-schema; this check takes microseconds. It looks at up to 10,000
+/// keywords of schemas and entries of `enum` and `required`, at most 64 levels deep. So it needs little time and stack,
+/// and unlike the validator, it may be called on any thread.
 ///
 /// The check supports only keywords that mean the same in every draft. For an invalid schema, it may return `true`.
 ///
@@ -29,7 +31,7 @@ pub fn plainly_fits(schema: &Value, instance: &Value) -> bool {
 /// One check of a whole schema.
 struct QuickCheck<'a> {
     root: &'a Value,
-    /// The number of values that may still be checked.
+    /// How many more keywords of schemas, and entries of `enum` and `required`, may be checked.
     checks_left: Cell<usize>,
 }
 
@@ -43,7 +45,7 @@ impl QuickCheck<'_> {
         })
     }
 
-    /// Subtracts `count` values from those that may still be checked. Returns `false` if fewer are left.
+    /// Subtracts `count` from [`Self::checks_left`]. Returns `false` if fewer are left.
     fn spend_checks(&self, count: usize) -> bool {
         let left = self.checks_left.get().checked_sub(count);
         self.checks_left.set(left.unwrap_or_default());

@@ -25,12 +25,12 @@ use crate::{Store, StoreError, error::DatabaseProblem};
 /// The oldest version of Postgres that works.
 const MIN_VERSION: i64 = 15;
 
-/// How much longer than the database's own limit this program waits for the end of a statement, and how long it waits
-/// until a connection is closed.
+/// The extra time that this program waits for the end of a statement, beyond the database's own limit. Also the limit
+/// for closing a connection.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Takes the place of a tenant's name for the tables that are read before the tenant is known: those of a team's
-/// members and tokens, which its front door uses.
+/// Stands in place of a tenant's name in the rows that the daemon reads before it knows the tenant: the members, tokens
+/// and sign-ins of a team. The part of the daemon that reads them is the team's front door.
 const FRONT_DOOR: &str = "*";
 
 /// The maximum number of prepared statements that a connection keeps, if the settings allow any.
@@ -66,7 +66,7 @@ impl Database {
             // Without any connection, every operation would time out.
             .max_connections(settings.most_connections.max(1))
             .acquire_timeout(settings.acquire_timeout)
-            // `begin` notices a connection that is gone, which saves a round trip before each transaction.
+            // No test: `begin` replaces a dead connection anyway, and the test would cost a round trip per transaction.
             .test_before_acquire(false)
             .connect_lazy_with(options);
         Ok(Self(Arc::new(Shared { pool, name, settings })))
@@ -263,7 +263,8 @@ pub(crate) fn without_nul(text: String) -> String {
 }
 
 fn connect_options(settings: &DatabaseSettings) -> Result<PgConnectOptions, StoreError> {
-    // The error is dropped: it may repeat the URL.
+    // The error is dropped: it may repeat the URL. A URL that cannot be parsed has no name of a database, so the error
+    // names the section of the team file that has the URL.
     let parsed: Result<PgConnectOptions, _> = settings.url.parse();
     let options = parsed.map_err(|_| StoreError::of_database("[store]", DatabaseProblem::Url))?;
     let cache = if settings.prepared_statements { STATEMENT_CACHE } else { 0 };

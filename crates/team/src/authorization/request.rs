@@ -107,6 +107,7 @@ pub(super) fn consent_request(
     parameters: &Parameters,
 ) -> Result<ConsentRequest, ClientError> {
     let parsed = read_scope_and_challenge(parameters).and_then(|(scope, challenge)| {
+        // The parameter `resource` (RFC 8707) names the MCP endpoint for which the tokens will be valid.
         let endpoint = door.endpoint_in(parameters).map_err(|why| ("invalid_target", why))?;
         Ok((scope, challenge, door.resource(endpoint)))
     });
@@ -142,7 +143,10 @@ fn read_scope_and_challenge(parameters: &Parameters) -> Result<(String, String),
     }
     let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if challenge.len() != CHALLENGE_LENGTH || !challenge.bytes().all(is_base64url) {
-        return Err(("invalid_request", "the parameter code_challenge is not that of S256"));
+        return Err((
+            "invalid_request",
+            "the parameter code_challenge is not a valid S256 challenge (43 characters of base64url)",
+        ));
     }
     Ok((granted_scope(parameters.get("scope"))?, challenge.to_owned()))
 }

@@ -23,6 +23,7 @@ pub(crate) async fn call(server: &Arc<Server>, request: &Request) -> Reply {
     if !offers::tools(server).iter().any(|tool| tool["name"] == name) {
         return Err(Refusal::new(code::INVALID_PARAMS, format!("Unknown tool: {name}")));
     }
+    // These three tools log their effect only after the client has answered.
     match name {
         "elicit" => return question_result(server, name, args, asks::elicit(server, request).await?),
         "sample" => return question_result(server, name, args, asks::sample(server, request).await?),
@@ -128,7 +129,8 @@ fn protocol_error(args: &Value) -> Refusal {
     Refusal::new(code, string_argument(args, "message", "told to fail")).with_data(json!({"why": "told to"}))
 }
 
-/// Waits, until a cancellation drops this future.
+/// Waits for `ms` milliseconds, and reports progress if the arguments ask for it. A cancellation drops this future, and
+/// so ends the wait.
 async fn sleep(request: &Request, args: &Value) -> Reply {
     let total = args["ms"].as_u64().unwrap_or(0);
     let token = &request.params["_meta"]["progressToken"];

@@ -38,7 +38,7 @@ pub(crate) async fn run(args: ListArgs, context: &Context) -> Result<Exit, Failu
     usable.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
     // If the user named only broken entries, there is nothing to connect to.
     if named.is_empty() || !usable.is_empty() {
-        let host = reach::connect_to_show(context, &loaded, &usable).await?;
+        let host = reach::connect_for_list(context, &loaded, &usable).await?;
         servers.extend(host.status().into_iter().map(Server::from));
         if context.screen.json() {
             let findings = host.catalog().findings();

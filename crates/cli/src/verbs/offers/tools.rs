@@ -68,7 +68,7 @@ pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Fail
             }
         }
     }
-    let host = reach::connect_to_show(context, &loaded, named).await?;
+    let host = reach::connect_for_list(context, &loaded, named).await?;
     let servers = host.status();
     let failures = reach::server_failures(&host, named);
     let catalog = host.catalog();

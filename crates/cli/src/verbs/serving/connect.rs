@@ -1,5 +1,4 @@
-//! Runs `toolrack connect`, which puts Toolrack into the configuration file of another program (a client). `Context` is
-//! what a command works with: its configuration, database, screen and servers.
+//! Runs `toolrack connect`, which puts Toolrack into the configuration file of another program (a client).
 
 mod args;
 mod render;
@@ -33,6 +32,7 @@ const DEFAULT_ADDRESS: &str = "http://127.0.0.1:7717/mcp";
 /// `--yes` there is only one attempt, because the user agreed to exactly that change.
 const MAX_ATTEMPTS: usize = 3;
 
+/// Runs the command. `context` is what a command works with: its configuration, database, screen and servers.
 pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Failure> {
     let Some(client) = args.client else {
         return list(context).await;
@@ -137,7 +137,7 @@ fn choose_reach(client: Client, args: &ConnectArgs, context: &Context) -> Result
     if let Some(url) = &args.http {
         let running_daemon = || DaemonRecord::read(context.places.data()).filter(DaemonRecord::is_alive);
         let default_url = || running_daemon().map_or_else(|| DEFAULT_ADDRESS.to_owned(), |daemon| daemon.mcp_url());
-        // clap makes an empty text of `--http` without a value.
+        // clap passes an empty text if `--http` has no value.
         let url = if url.is_empty() { default_url() } else { url.clone() };
         let is_address = Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !is_address {
@@ -229,6 +229,7 @@ fn connect_failure(error: ConnectError, client: Client, name: &str) -> Failure {
         ConnectError::Taken { .. } => {
             failure.hint(format!("give Toolrack another name there: toolrack connect {} --name rack", client.id()))
         }
+        // A user who gave no `--name` may not know that the entry can have another name.
         ConnectError::NotConnected { .. } if name == PROGRAM => {
             failure.hint("`toolrack connect` shows which programs are connected, and by which name")
         }

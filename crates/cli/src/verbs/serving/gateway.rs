@@ -90,6 +90,7 @@ async fn serve_alone(
         [] => Selection::all(),
         patterns => Selection::all().only(patterns.iter().cloned()),
     };
+    // With another role, an agent gets no tools, so there is nothing that a script could call.
     let wants_code = policy.code && loaded.settings.role == Role::Worker;
     let script_servers = wants_code.then(|| ScriptServers::with_unused_names(&desired)).transpose()?;
     let own_servers: Vec<_> =
@@ -103,7 +104,8 @@ async fn serve_alone(
         on_failure: OnFailure::Reconnect,
     })?;
     // Tells the log keeper where these servers are configured.
-    running.log_source_adder()(&desired);
+    let add_log_sources = running.log_source_adder();
+    add_log_sources(&desired);
     let host = running.host().clone();
     let mut options = GatewayOptions::default();
     options.profiles.set(loaded.settings.profiles.clone());

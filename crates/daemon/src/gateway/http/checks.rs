@@ -204,7 +204,7 @@ fn decode(value: &str) -> Option<String> {
 
 /// Checks the headers of a tool call: a tool can demand that headers repeat some of its arguments. An error if such a
 /// header is missing or differs from its argument.
-pub(super) fn require_mirrored(
+pub(super) fn require_matching_headers(
     gateway: &Gateway,
     caller: &Caller,
     params: &str,

@@ -59,7 +59,8 @@ pub(super) fn merge_all_of(schema: &mut Map<String, Value>, report: &mut Report)
     // The schema's own keywords come last, so that its annotations win.
     for mut part in parts.chain([own]) {
         merge_all_of(&mut part, report);
-        for keyword in merge::merge_constraints(schema, part).keys() {
+        let conflicts = merge::merge_constraints(schema, part);
+        for keyword in conflicts.keys() {
             report.note(format!("left out the `{keyword}` of one part, because another part has its own"));
         }
     }
@@ -91,9 +92,9 @@ pub(super) fn unite(
             _ => Vec::new(),
         };
         choices.push(describe_choice(&names, &own));
-        let own_names: HashSet<&Value> = names.iter().collect();
+        let own_required: HashSet<&Value> = names.iter().collect();
         required = Some(match required {
-            Some(shared) => shared.into_iter().filter(|name| own_names.contains(name)).collect(),
+            Some(shared) => shared.into_iter().filter(|name| own_required.contains(name)).collect(),
             None => names,
         });
         for (name, schema) in own {

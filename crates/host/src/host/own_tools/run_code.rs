@@ -41,21 +41,21 @@ const RUN: &str = "run_code";
 const MAX_SIGNATURE_BYTES: usize = 12_000;
 /// The most bytes of a tool's description in the comment after its signature.
 const MAX_DESCRIPTION_BYTES: usize = 120;
-/// How long the catalog must stay unchanged before the description is rewritten: servers that start together finish one
-/// after another.
-const QUIET_TIME: Duration = Duration::from_millis(100);
+/// The delay between a change of tools and the new description. Servers that start together finish one after another,
+/// and the description is rewritten once for all that have finished in this time.
+const UPDATE_DELAY: Duration = Duration::from_millis(100);
 
 /// The tools that scripts can call, and the interpreter.
 pub(crate) struct Scripts {
     interpreter: Arc<dyn Interpreter>,
-    /// A weak reference, like all others here: the host owns this server.
+    /// Weak, as `events` is, because the host owns this server.
     catalog: Weak<ArcSwap<Catalog>>,
     events: WeakSender<Event>,
     selection: Arc<Selection>,
 }
 
 impl Scripts {
-    /// Creates a server that runs scripts, which can call the tools of `selection`, but not its own tool.
+    /// Creates the server that lists `run_code`. Scripts can call the tools of `selection`, but not `run_code`.
     pub(crate) fn server(
         interpreter: Arc<dyn Interpreter>,
         catalog: &Arc<ArcSwap<Catalog>>,
@@ -64,6 +64,7 @@ impl Scripts {
     ) -> Native {
         let catalog = Arc::downgrade(catalog);
         let scripts = Arc::new(Self { interpreter, catalog, events, selection: Arc::new(selection) });
+        // As the extension of the server, `scripts` is what `Host::call` finds to run a script.
         super::serve(Arc::clone(&scripts)).extended(scripts)
     }
 
@@ -99,7 +100,7 @@ impl Scripts {
                 Ok(_) => continue,
                 Err(RecvError::Closed) => std::future::pending().await,
             }
-            sleep(QUIET_TIME).await;
+            sleep(UPDATE_DELAY).await;
             let current = self.description();
             if current != *last {
                 *last = current;
@@ -160,6 +161,8 @@ impl Scripts {
     }
 
     fn tool(&self) -> Value {
+        // `openWorldHint` is false because a script itself reaches nothing outside. The gate judges each call in the
+        // script by the hints of the called tool.
         json!({
             "name": RUN,
             "description": self.description(),

@@ -1,8 +1,8 @@
 //! Lets a script call tools. A model writes the script, and gets only its output.
 //!
 //! [`Host::scripts`](crate::Host::scripts) makes a server with one tool, `run_code`. An [`Interpreter`] runs the
-//! model's script. The script has access only to a [`ScriptTools`]. The host makes the script's calls like all others:
-//! the gate judges each call, the asker of the call of `run_code` answers questions, and events report the call.
+//! model's script. The script has access only to a [`ScriptTools`]. The host treats a script's calls like any other
+//! call: each passes the gate, its questions go to the asker of the `run_code` call, and events report it.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -20,8 +20,9 @@ use crate::{
 
 /// Runs scripts that call tools.
 ///
-/// A script is untrusted, because its input may have misled the model. It must not access files, the network or any
-/// other part of this process than its [`ScriptTools`], and must always end within bounds of time, memory and output.
+/// A script is untrusted, because its input may have misled the model. The interpreter must give it no access to files,
+/// the network or this process, except through its [`ScriptTools`], and must end it within bounds of time, memory and
+/// output.
 pub trait Interpreter: Send + Sync {
     /// Returns the manual for the model: the language and its limits, how to print, the bounds, and how to find tools
     /// whose signatures are left out. The host appends the signatures to the manual.
@@ -57,7 +58,7 @@ pub struct ScriptCallError {
 
 /// The tools of one run of a script.
 ///
-/// Clones share the run: an interpreter may make several calls at once, and limits their number.
+/// Clones share the run, so an interpreter can make several calls at once. The interpreter must limit how many.
 #[derive(Clone)]
 pub struct ScriptTools(Arc<ScriptRun>);
 
@@ -145,7 +146,8 @@ impl ScriptTools {
         })
     }
 
-    /// Returns the calls so far, in the order in which they began.
+    /// Returns the calls so far, in the order in which they began. A call that is still running has the error
+    /// `CANCELLED`.
     #[must_use]
     pub fn calls(&self) -> Vec<ScriptCall> {
         self.0.calls.lock().clone()
@@ -155,7 +157,7 @@ impl ScriptTools {
     fn record_begin(&self, tool: &str) -> usize {
         let number = {
             let mut calls = self.0.calls.lock();
-            // A call that never ends counts as cancelled.
+            // `record_end` replaces this error. A call that never ends counts as cancelled.
             calls.push(ScriptCall { tool: tool.to_owned(), error: Some("CANCELLED") });
             calls.len()
         };

@@ -56,7 +56,8 @@ impl Endpoint {
             return Ok(AuthorizedBy::Entry);
         };
         let signature = authorizer.sign(self.destination(), method).await;
-        // Nothing was sent, so the error is that of a request without a token, and has no challenge of the server.
+        // No request was sent, so there is no status and no challenge: the error is the one for a request without a
+        // token.
         let signature = signature.map_err(|error| authorization_error(error, 401, None))?;
         let Some(Signature { authorization, proof }) = signature else {
             return Ok(AuthorizedBy::Authorizer { token: None, is_proved: false });
@@ -88,6 +89,7 @@ impl Endpoint {
                 (&authorized_by, &self.authorizer)
                 && let Some(nonce) = response.headers().get(NONCE)
             {
+                // Tells the authorizer the nonce for its next proofs.
                 authorizer.nonce(self.destination(), nonce);
             }
             if let (401, AuthorizedBy::Helper(headers), Some(helper)) =

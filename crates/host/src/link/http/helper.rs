@@ -184,6 +184,7 @@ impl HelperProgram {
         let plan = plan.map_err(|error| RunError::Link(LinkError::Resolve(error)))?;
         let mut env = plan.env;
         let mut url = url.clone();
+        // The query may have a secret, such as a key.
         url.set_query(None);
         for (name, value) in [("SERVER_NAME", self.server.as_str()), ("SERVER_URL", url.as_str())] {
             env.push((format!("TOOLRACK_{name}").into(), value.into()));
@@ -252,7 +253,8 @@ fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
     let (mut headers, mut secrets) = (Vec::with_capacity(by_name.len()), Vec::with_capacity(by_name.len()));
     for (name, value) in by_name {
         let name = HeaderName::try_from(name).map_err(|_| "it printed a header with an invalid name".to_owned())?;
-        let text = value.as_str().ok_or_else(|| format!("it printed no text for the header `{name}`"))?;
+        let text =
+            value.as_str().ok_or_else(|| format!("the value that it printed for the header `{name}` is not a text"))?;
         let value = HeaderValue::try_from(text)
             .map_err(|_| format!("the value that it printed for the header `{name}` is invalid"))?;
         headers.push((name, sensitive(value)));

@@ -56,7 +56,7 @@ pub(crate) async fn open(
         .join(&endpoint)
         .ok()
         .filter(|up| up.origin() == base.origin())
-        .ok_or_else(|| LinkError::protocol("the endpoint it names is on another origin"))?;
+        .ok_or_else(|| LinkError::protocol("it named an endpoint that is not a URL on the same origin"))?;
     let poster = Arc::new(Poster {
         up: down.for_url(up),
         pending: duplex.pending().clone(),
@@ -73,11 +73,11 @@ pub(crate) async fn open(
 /// Reads the stream to its end; returns the reason of the end.
 async fn read_stream(down: &HttpTransport, dispatcher: &Dispatcher, endpoint: oneshot::Sender<String>) -> LinkError {
     let mut endpoint = Some(endpoint);
-    let bound = {
+    let event_size_bound = {
         let (bounds, pending) = (dispatcher.bounds, dispatcher.pending.clone());
-        Arc::new(move || pending.current_bound(bounds))
+        Arc::new(move || pending.current_size_bound(bounds))
     };
-    let mut events = match down.open_stream(bound).await {
+    let mut events = match down.open_stream(event_size_bound).await {
         Ok(events) => events,
         Err(error) => return error,
     };
@@ -94,6 +94,7 @@ async fn read_stream(down: &HttpTransport, dispatcher: &Dispatcher, endpoint: on
             Ok(None) => {
                 return LinkError::Closed { why: "the event stream ended".into(), stderr: String::new() };
             }
+            // If the event seems to be an answer, the dispatcher fails its request, which would otherwise wait in vain.
             Err(EventError::NotUtf8(data)) => dispatcher.receive(&data),
             Err(EventError::TooLarge(error)) => dispatcher.reject_unread(error),
         }

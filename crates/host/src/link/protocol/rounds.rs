@@ -1,5 +1,6 @@
 //! Runs one call to its final answer: through input rounds (MCP 2026-07-28), URL elicitations (2025-11-25, error
-//! -32042) and tasks (2025-11-25). The clocks of the call limit all of these, and no finished work is repeated.
+//! -32042) and tasks (2025-11-25). The call's idle and total time limits cover all of these. A step that has an answer
+//! is not sent again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,12 +39,12 @@ const LONGEST_POLL: Duration = Duration::from_secs(5);
 /// How long cancelling a task may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A request that may take several rounds: `tools/call`, `prompts/get` or `resources/read`.
+/// A request that may take several rounds: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
 pub(crate) struct Request {
     pub(crate) method: &'static str,
-    /// The name of the awaited answer in errors.
+    /// How error messages name what is awaited, such as `the call`.
     pub(crate) label: &'static str,
-    /// The tool's name, prompt's name or URI.
+    /// The tool's name, the prompt's name or the URI; for a completion, only a label.
     pub(crate) name: String,
     pub(crate) params: Map<String, Value>,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
@@ -81,6 +82,8 @@ impl Link {
 
     async fn run_rounds(&self, mut request: Request, clock: &Arc<Clock>) -> Result<Bytes, LinkError> {
         let _permit = self.request_permit().await?;
+        // For a call without its own asker, this is the host's asker, which may have fewer abilities here than in other
+        // calls.
         let mut meta = self.meta_with(request.asker.abilities_in_own_calls());
         if let Some(trace) = &request.trace {
             meta += if meta.is_empty() { "" } else { "," };
@@ -124,7 +127,8 @@ impl Link {
             match decode::answer(&result)? {
                 Answer::Complete => return Ok(result),
                 Answer::InputRequired(required) => self.give_input(required, &mut request, clock).await?,
-                // Progress of the task has the token of the call, which stays registered.
+                // The server reports the task's progress with the progress token of this call, so `registered` must
+                // live while the task is followed.
                 Answer::Task(task) => return Box::pin(self.follow_task(task, open_request())).await,
             }
         }

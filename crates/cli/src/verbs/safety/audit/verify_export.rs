@@ -35,12 +35,15 @@ struct Log {
     /// The number of heads. A head is a signed file that lists exported objects, and says where the log ended at that
     /// time.
     heads: u64,
+    /// The number of rows that are as they were signed.
     rows: u64,
+    /// The number of the first of these rows.
     first: Option<u64>,
+    /// Where the log ends, as the last head says.
     end: Option<String>,
     /// When the last head was signed.
     at: Option<String>,
-    /// Objects that no head names.
+    /// Objects that no head lists.
     unnamed: Vec<String>,
     problems: Vec<Problem>,
 }
@@ -76,6 +79,7 @@ pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exi
         Ok(reports) => (reports.into_iter().map(Log::from).collect(), None),
         Err(why) => (Vec::new(), Some(why)),
     };
+    // `unnamed` objects are no problem: the newest ones may belong to a head that is not written yet.
     let ok = why.is_none() && logs.iter().all(|log: &Log| log.problems.is_empty());
     if context.screen.json() {
         context.screen.document(&VerifyExportDocument { ok, why, keys, logs }).await?;
@@ -95,7 +99,8 @@ pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exi
     match logs.iter().flat_map(|log| &log.problems).next() {
         None => Ok(Exit::Ok),
         Some(Problem { name, why }) => {
-            let message = format!("the exported audit logs are not as they were signed: {name} {why}");
+            let message =
+                format!("the exported audit logs are incomplete, or do not match their signatures: {name} {why}");
             Err(Failure::new(Exit::Other, "AUDIT_BROKEN", message))
         }
     }
@@ -111,7 +116,8 @@ fn page(log: &Log) -> String {
     }
     if !log.unnamed.is_empty() {
         let objects = count(log.unnamed.len(), "object");
-        lines.push(format!("  {objects} that no head names, so that nothing proves them: {}", log.unnamed.join(", ")));
+        let names = log.unnamed.join(", ");
+        lines.push(format!("  {objects} that no signed head lists, so their content is not proved: {names}"));
     }
     lines.extend(log.problems.iter().map(|problem| format!("  bad: {} {}", problem.name, problem.why)));
     lines.join("\n")
@@ -145,8 +151,8 @@ fn read_key(path: &Path) -> Result<PublicKey, Failure> {
 struct Folder<'a>(&'a Path);
 
 impl Folder<'_> {
-    /// The public keys that the folder has beside the exported objects. Leaves out what is no key: without its key, no
-    /// signature counts as right.
+    /// Returns the public keys that the folder has beside the exported objects. Skips files that are not keys. That is
+    /// safe, because a signature without its key counts as wrong.
     fn keys(&self) -> Vec<PublicKey> {
         let names = self.names("keys").unwrap_or_default();
         let read = |name: &String| fs::read_to_string(self.0.join("keys").join(name)).ok();
