@@ -429,11 +429,12 @@ impl Endpoint {
     /// Posts a body. `request` is the MCP request in the body, if the body is a request.
     async fn post(&self, request: Option<&OutgoingRequest>, body: Bytes) -> Result<Response, LinkError> {
         self.inbound.observe_sent(&body);
-        self.send(Method::POST, request, |builder| builder.header(header::CONTENT_TYPE, JSON).body(body.clone())).await
+        self.send(Method::POST, request, |builder| builder.body(body.clone())).await
     }
 
-    /// Builds an HTTP request with all headers except those of its body. `outgoing` is the MCP request that it will
-    /// carry, if any. Returns the HTTP request, and how it was authorized.
+    /// Builds an HTTP request with all headers except `Last-Event-ID`. A header of the protocol replaces a configured
+    /// one. `outgoing` is the MCP request that it will carry, if any. Returns the HTTP request, and how it was
+    /// authorized.
     async fn build_request(
         &self,
         method: Method,
@@ -461,6 +462,9 @@ impl Endpoint {
             }
         };
         headers.insert(header::ACCEPT, if method == Method::GET { EVENT_STREAM } else { JSON_OR_EVENT_STREAM });
+        if method == Method::POST {
+            headers.insert(header::CONTENT_TYPE, JSON);
+        }
         let session_headers = self.session_headers.load();
         if let Some(version) = &session_headers.version {
             headers.insert(MCP_PROTOCOL_VERSION, version.clone());
