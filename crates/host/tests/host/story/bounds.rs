@@ -34,26 +34,30 @@ async fn up(host: &Host, server: &Scripted) {
 
 #[tokio::test]
 async fn a_list_is_bounded_in_bytes_and_the_error_names_the_bound() {
-    let pages = Arc::new(AtomicUsize::new(0));
-    let text = "x".repeat(1 << 20);
-    let counted = pages.clone();
-    let server = Scripted::new(Era::Legacy, move |method, _| {
-        let page = || counted.fetch_add(1, Ordering::SeqCst);
-        (method == "tools/list").then(page).map(|page| {
-            let mut tool = tool(&format!("tool{page}"));
-            tool["description"] = json!(text);
-            Reaction::Answer(json!({"tools": [tool], "nextCursor": page.to_string()}))
-        })
-    });
-    let mut spec = server.spec();
-    spec.limits.listing_bytes = 8 << 20;
-    let host = Host::builder().build();
-    settle(&host, world([("server", spec)])).await;
-    let state = status(&host, "server").state;
-    assert_eq!(state.word(), "tools_failed");
-    assert!(state.error().unwrap().contains("the limit is 8388608 (max_list_bytes)"), "{:?}", state.error());
-    assert_eq!(pages.load(Ordering::SeqCst), 8);
-    host.shutdown().await;
+    // More than one message may have, and less.
+    for (limit, pages_read) in [(8 << 20, 8), (2 << 20, 2)] {
+        let pages = Arc::new(AtomicUsize::new(0));
+        let text = "x".repeat(1 << 20);
+        let counted = pages.clone();
+        let server = Scripted::new(Era::Legacy, move |method, _| {
+            let page = || counted.fetch_add(1, Ordering::SeqCst);
+            (method == "tools/list").then(page).map(|page| {
+                let mut tool = tool(&format!("tool{page}"));
+                tool["description"] = json!(text);
+                Reaction::Answer(json!({"tools": [tool], "nextCursor": page.to_string()}))
+            })
+        });
+        let mut spec = server.spec();
+        (spec.limits.listing_bytes, spec.limits.message_bytes) = (limit, 4 << 20);
+        let host = Host::builder().build();
+        settle(&host, world([("server", spec)])).await;
+        let state = status(&host, "server").state;
+        assert_eq!(state.word(), "tools_failed");
+        let named = format!("the limit is {limit} (max_list_bytes)");
+        assert!(state.error().unwrap().contains(&named), "{:?}", state.error());
+        assert_eq!(pages.load(Ordering::SeqCst), pages_read);
+        host.shutdown().await;
+    }
 }
 
 /// A modern server whose tool asks so many questions at once.
