@@ -19,6 +19,7 @@ use tokio_util::{
 use self::task::Task;
 use crate::{
     catalog::ToolSet,
+    deadline::deadline,
     link::{Connector, Link, LinkError, Session},
     pins::Pins,
     resolve::Memory,
@@ -212,7 +213,7 @@ impl Server {
     pub(crate) fn round_deadline(&self, limit: Duration) -> Option<Instant> {
         let round = self.published.borrow().round;
         let is_due = *self.wake.round.borrow() > round.number;
-        let deadline = if is_due { Instant::now() + limit } else { round.began + limit };
+        let deadline = deadline(if is_due { Instant::now() } else { round.began }, limit);
         (deadline > Instant::now()).then_some(deadline)
     }
 
