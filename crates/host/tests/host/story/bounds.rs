@@ -18,7 +18,7 @@ use toolrack_host::{Era, Event, Host, Native, ServerSpec};
 use crate::{
     askers::Person,
     scripted::{Reaction, Scripted, text_result, tool},
-    worlds::{call, event, selectors, settle, state_is, status, world},
+    worlds::{call, event, events_so_far, selectors, settle, state_is, status, world},
 };
 
 const FORM: &str = "elicitation/create";
@@ -58,6 +58,22 @@ async fn a_list_is_bounded_in_bytes_and_the_error_names_the_bound() {
         assert_eq!(pages.load(Ordering::SeqCst), pages_read);
         host.shutdown().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_cannot_be_read_is_requested_less_and_less_often_and_reported_once() {
+    let server = Scripted::new(Era::Legacy, |method, _| (method == "tools/list").then_some(Reaction::Refuse(-32603)));
+    let host = Host::builder().build();
+    let mut events = host.events();
+    up(&host, &server).await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    let lists = server.count_of("tools/list");
+    assert!((10..=20).contains(&lists), "{lists} lists in an hour");
+    let errors = events_so_far(&mut events, |event| match event {
+        Event::McpServerError { error, .. } => Some(error.clone()),
+        _ => None,
+    });
+    assert_eq!(errors.len(), 1, "{errors:?}");
 }
 
 /// A modern server whose tool asks so many questions at once.
