@@ -51,7 +51,7 @@ use crate::{
     catalog::{Catalog, CatalogTool, Hit, Naming, Selection},
     event::Event,
     invisible::RemoveInvisible,
-    link::{Link, LinkError, decode, inbound::topics::WatchedResources},
+    link::{Link, LinkError, decode},
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
     server::Server,
     spec::{BadServerName, Desired, Invisible, ServerName, ServerSpec, Transport},
@@ -81,8 +81,6 @@ pub struct Host {
     catalog: Arc<ArcSwap<Catalog>>,
     events: broadcast::Sender<Event>,
     call_context: Arc<CallContext>,
-    /// The resources with subscribers.
-    watched: Arc<WatchedResources>,
     naming: Arc<ArcSwap<Naming>>,
     /// Wakes the keeper when the catalog may be outdated.
     wake_keeper: Arc<Notify>,
@@ -487,7 +485,6 @@ impl Host {
             catalog: Arc::new(ArcSwap::from_pointee(catalog)),
             events: self.events.clone(),
             call_context,
-            watched: self.watched.clone(),
             naming: self.naming.clone(),
             wake_keeper: self.wake_keeper.clone(),
             tasks: no_tasks,

@@ -37,7 +37,7 @@
 //!   egress, invisible               where requests may go; removal of invisible characters
 //!   spec, mcp, state, native, glob, quota, principal, who, trace, page, canonical
 //!                                   plain data
-//!   text, task                      safe text; work in its own task
+//!   text, task, deadline            safe text; work in its own task; time limits of any length
 //! ```
 //!
 //! All features are on by default. A program that only starts servers on its machine can do with `default-features =
@@ -59,6 +59,7 @@ pub mod ask;
 mod call;
 mod canonical;
 mod catalog;
+mod deadline;
 mod definition;
 pub mod egress;
 mod event;

@@ -19,7 +19,11 @@ use tokio_util::{
 use self::task::Task;
 use crate::{
     catalog::ToolSet,
-    link::{Connector, Link, LinkError, Session},
+    deadline::deadline,
+    link::{
+        Connector, Link, LinkError, Session,
+        inbound::topics::{Topics, WatchedResources},
+    },
     pins::Pins,
     resolve::Memory,
     spec::{ServerName, ServerSpec, Trust},
@@ -87,6 +91,9 @@ pub(crate) struct Server {
     pub(crate) spec: Arc<ServerSpec>,
     /// Whether the errors of calls leave out what the server writes.
     pub(crate) has_private_output: bool,
+    /// The resources with listeners, to which the connections of this server report changes. For a server that another
+    /// host lends, these are the resources of that host.
+    watched: Arc<WatchedResources>,
     published: watch::Receiver<Snapshot>,
     wake: Arc<WakeSignals>,
     /// Cancelled to stop the server.
@@ -171,8 +178,21 @@ impl Server {
         } else {
             ended.cancel();
         }
-        let has_private_output = context.has_private_output;
-        Self { spec, has_private_output, published, wake, _stop_on_drop: stop.clone().drop_guard(), stop, ended }
+        Self {
+            spec,
+            has_private_output: context.has_private_output,
+            watched: context.connector.watched.clone(),
+            published,
+            wake,
+            _stop_on_drop: stop.clone().drop_guard(),
+            stop,
+            ended,
+        }
+    }
+
+    /// Returns the resources with listeners of this server, which is called `name`.
+    pub(crate) fn topics(&self, name: &ServerName) -> Arc<Topics> {
+        self.watched.topics_for(name)
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -212,7 +232,7 @@ impl Server {
     pub(crate) fn round_deadline(&self, limit: Duration) -> Option<Instant> {
         let round = self.published.borrow().round;
         let is_due = *self.wake.round.borrow() > round.number;
-        let deadline = if is_due { Instant::now() + limit } else { round.began + limit };
+        let deadline = deadline(if is_due { Instant::now() } else { round.began }, limit);
         (deadline > Instant::now()).then_some(deadline)
     }
 

@@ -25,6 +25,9 @@ const VALIDATION_TIME: Duration = Duration::from_millis(500);
 /// in the store of the host.
 const MAX_INLINE_MEDIA: usize = 1024 * 1024;
 
+/// How many bytes of text the block that is cut has at least, so that it can say where the rest is.
+const MARKER_ROOM: usize = 200;
+
 /// The result of a tool.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
@@ -38,7 +41,8 @@ pub struct ToolOutcome {
     /// The text for a model: the text blocks, joined by line feeds, then structured content as JSON unless the blocks
     /// already contain it; cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
     pub text: String,
-    /// Every block unchanged, except texts and media that were too large, which are stored as artifacts.
+    /// Every block unchanged, except texts and media that were too large, which are stored as artifacts. Text beyond
+    /// [`Limits::output_bytes`](crate::Limits::output_bytes), of all blocks together, is left out.
     pub content: Vec<Content>,
     /// Structured content, unchanged.
     pub structured: Option<Value>,
@@ -170,7 +174,7 @@ impl Shaper<'_> {
         outcome
     }
 
-    /// Cuts the text, and each text block that is too long, to `max_bytes`. Stores the whole text as an artifact.
+    /// Cuts the text, and the texts of all blocks together, to `max_bytes`. Stores the whole text as an artifact.
     async fn cut_text(&self, outcome: &mut ToolOutcome) {
         if outcome.text.len() <= self.max_bytes {
             return;
@@ -183,14 +187,33 @@ impl Shaper<'_> {
         outcome
             .warnings
             .push(format!("the text has {total} bytes, {} were passed on (max_output_bytes)", self.max_bytes));
-        for block in &mut outcome.content {
-            if let Content::Text { text } = block
-                && text.len() > self.max_bytes
-            {
-                // The handle is that of the whole text, of which this block is a part.
-                *text = fit(text, self.max_bytes, handle.as_deref()).text.into_owned();
+        // The handle is that of the whole text, of which each block is a part.
+        self.cut_blocks(&mut outcome.content, handle.as_deref());
+    }
+
+    /// Cuts the first block whose text goes beyond `max_bytes`, counted from the first block on, and removes all later
+    /// texts. So the texts of all blocks have `max_bytes` together, and the line that says where the rest is.
+    fn cut_blocks(&self, content: &mut Vec<Content>, handle: Option<&str>) {
+        let (mut left, mut is_full) = (self.max_bytes, false);
+        content.retain_mut(|block| {
+            let text = match block {
+                Content::Text { text } => text,
+                Content::Resource { resource } => match &mut resource.text {
+                    Some(text) => text,
+                    None => return true,
+                },
+                _ => return true,
+            };
+            if is_full {
+                return false;
             }
-        }
+            is_full = text.len() > left;
+            if is_full {
+                *text = fit(text, left.max(MARKER_ROOM.min(self.max_bytes)), handle).text.into_owned();
+            }
+            left = left.saturating_sub(text.len());
+            true
+        });
     }
 
     /// Stores media that are too large as artifacts, and takes their bytes out of the content.

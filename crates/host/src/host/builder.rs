@@ -21,8 +21,7 @@ use crate::{
     egress::Egress,
     event::Event,
     link::{
-        ClientInfo, Connector, Observer, OnMessage, Recorder, Recording, SharedRecording,
-        inbound::{Events, topics::WatchedResources},
+        ClientInfo, Connector, Observer, OnMessage, Recorder, Recording, SharedRecording, inbound::Events,
         process::supervisor::Supervisor,
     },
     pins::Pins,
@@ -282,7 +281,6 @@ impl HostBuilder {
         let (sender, _) = broadcast::channel(capacity);
         let events = event_reporter(sender.clone(), self.witness.clone());
         let tasks = TaskTracker::new();
-        let watched = Arc::<WatchedResources>::default();
         let asker = self.asker.unwrap_or_else(|| Arc::new(NoAsker));
         let context = ServerContext {
             connector: Connector {
@@ -295,7 +293,7 @@ impl HostBuilder {
                 clients: crate::link::Clients::default(),
                 egress: self.egress,
                 tracker: tasks.clone(),
-                watched: watched.clone(),
+                watched: Arc::default(),
                 observer: Observer::new(self.on_message.into_iter().chain(self.recorder.map(Recorder::hook))),
                 recording: self.recording,
             },
@@ -321,7 +319,6 @@ impl HostBuilder {
             servers_changed,
             catalog,
             events: sender,
-            watched,
             naming,
             wake_keeper,
             call_context: Arc::new(CallContext {

@@ -290,7 +290,7 @@ impl Keeper {
                 Action::Stop(name) => {
                     if let Some(server) = servers.remove(&name) {
                         server.stop();
-                        self.ending_servers.insert(name, server.ended());
+                        self.note_ending(name, server.ended());
                     }
                 }
                 Action::Start(name, spec) => {
@@ -301,6 +301,14 @@ impl Keeper {
             }
         }
         self.store_servers(servers);
+    }
+
+    /// Makes a new server with this name wait for `ended`. If a server ended at once because it was never started, an
+    /// earlier one with its name may still be ending: a new one keeps waiting for that one.
+    fn note_ending(&mut self, name: ServerName, ended: CancellationToken) {
+        if !ended.is_cancelled() {
+            self.ending_servers.insert(name, ended);
+        }
     }
 
     /// Returns whether `server` belongs to the lender. A server of this host with the same name does not.

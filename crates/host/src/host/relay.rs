@@ -11,10 +11,7 @@ use crate::{
         CallError, admit,
         counting::{Admitted, Work},
     },
-    link::{
-        Link, Request,
-        inbound::topics::{SubscriptionState, WatchedResources},
-    },
+    link::{Link, Request, inbound::topics::SubscriptionState},
     quota::{OverQuota, Quantity},
     spec::ServerName,
     text::quote,
@@ -103,10 +100,6 @@ impl Relay {
 }
 
 impl Host {
-    pub(crate) fn watched(&self) -> &WatchedResources {
-        &self.watched
-    }
-
     /// Waits until the server has answered a subscription to a resource.
     pub(crate) async fn wait_until_subscribed(
         &self,

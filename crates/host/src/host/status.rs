@@ -227,20 +227,11 @@ impl Trail {
         if let State::Idle { .. } = &snapshot.state {
             return self.step("start", true, "not running; it is started when it is called");
         }
-        match &snapshot.session {
-            None => self.step("start", false, snapshot.state.error().unwrap_or(snapshot.state.word()))?,
-            Some(session) => {
-                let is_connected = snapshot.link.is_some();
-                self.step(
-                    "start",
-                    is_connected,
-                    match snapshot.state.error() {
-                        Some(error) if !is_connected => error,
-                        _ => "connected",
-                    },
-                )?;
-                self.step("negotiation", true, format!("{} ({} era)", session.version, session.era))?;
-            }
+        let (is_connected, state) = (snapshot.link.is_some(), &snapshot.state);
+        let what = if is_connected { "connected" } else { state.error().unwrap_or(state.word()) };
+        self.step("start", is_connected, what)?;
+        if let Some(session) = &snapshot.session {
+            self.step("negotiation", true, format!("{} ({} era)", session.version, session.era))?;
         }
         match &snapshot.state {
             State::ToolsFailed { error } => self.step("list", false, error.as_str()),

@@ -61,7 +61,7 @@ impl Subscriptions {
         if self.check_subscribed(&self.subscriptions.lock(), &key)? {
             return Ok(());
         }
-        let topics = host.watched().topics_for(&key.0);
+        let topics = host.server(server)?.topics(&key.0);
         let subscription = Subscription::new(topics, uri, &self.wake);
         let (subscription, state) = subscription.ok_or(SubscribeError::TooMany { limit: MAX_RESOURCES_PER_SERVER })?;
         host.wait_until_subscribed(server, uri, state).await?;

@@ -21,7 +21,7 @@ pub(crate) struct Bound {
 
 impl Bounds {
     pub(crate) fn of(limits: &Limits) -> Self {
-        // One page of a list may be as large as any message; the bytes of all pages together are counted in `listing`.
+        // One page of a list may be as large as any message; see `Bound::of_whole_list` for all pages together.
         Self { message: limits.message_bytes, list: limits.listing_bytes.max(limits.message_bytes) }
     }
 
@@ -42,6 +42,11 @@ impl Bounds {
 }
 
 impl Bound {
+    /// Returns the bound for all pages of a list together, which may be less than that for one message.
+    pub(crate) fn of_whole_list(limits: &Limits) -> Self {
+        Self { bytes: limits.listing_bytes, setting: Setting::MaxListBytes }
+    }
+
     /// Returns the error for a larger message.
     pub(crate) fn too_large(self, code: &'static str, what: &'static str, seen: u64) -> LinkError {
         LinkError::TooLarge { code, what, limit: self.bytes, seen, setting: self.setting }

@@ -7,6 +7,7 @@
 mod authorize;
 mod body;
 pub(crate) mod dial;
+mod failure;
 mod helper;
 pub(crate) mod legacy_sse;
 mod redirects;
@@ -41,7 +42,7 @@ use self::{
 };
 use crate::{
     catalog::param_headers::encode_header_value,
-    egress::{Egress, Guard, Refused},
+    egress::{Egress, Guard},
     link::{
         bounds::Bounds,
         error::LinkError,
@@ -428,11 +429,12 @@ impl Endpoint {
     /// Posts a body. `request` is the MCP request in the body, if the body is a request.
     async fn post(&self, request: Option<&OutgoingRequest>, body: Bytes) -> Result<Response, LinkError> {
         self.inbound.observe_sent(&body);
-        self.send(Method::POST, request, |builder| builder.header(header::CONTENT_TYPE, JSON).body(body.clone())).await
+        self.send(Method::POST, request, |builder| builder.body(body.clone())).await
     }
 
-    /// Builds an HTTP request with all headers except those of its body. `outgoing` is the MCP request that it will
-    /// carry, if any. Returns the HTTP request, and how it was authorized.
+    /// Builds an HTTP request with all headers except `Last-Event-ID`. A header of the protocol replaces a configured
+    /// one. `outgoing` is the MCP request that it will carry, if any. Returns the HTTP request, and how it was
+    /// authorized.
     async fn build_request(
         &self,
         method: Method,
@@ -460,6 +462,9 @@ impl Endpoint {
             }
         };
         headers.insert(header::ACCEPT, if method == Method::GET { EVENT_STREAM } else { JSON_OR_EVENT_STREAM });
+        if method == Method::POST {
+            headers.insert(header::CONTENT_TYPE, JSON);
+        }
         let session_headers = self.session_headers.load();
         if let Some(version) = &session_headers.version {
             headers.insert(MCP_PROTOCOL_VERSION, version.clone());
@@ -502,48 +507,6 @@ impl Endpoint {
             }
             code => Err(body::status_error(response, code, had_session, &self.inbound).await),
         }
-    }
-
-    /// Explains the text of an error of the HTTP client if it means that the other side does not speak HTTP or TLS.
-    /// Returns any other text unchanged.
-    fn explain(&self, why: &str) -> String {
-        if self.url.scheme() == "https" && why.contains("InvalidContentType") {
-            format!("the server there does not speak TLS ({why}); should it be http://?")
-        } else if why.contains("unexpected message") || why.contains("invalid HTTP") {
-            format!("what answers there does not speak HTTP ({why})")
-        } else {
-            why.to_owned()
-        }
-    }
-
-    /// Converts an error of the HTTP client. Leaves out the URL in the error, because the URL may hold a secret.
-    fn link_error(&self, error: reqwest::Error) -> LinkError {
-        let error = error.without_url();
-        let mut innermost: &dyn std::error::Error = &error;
-        while let Some(source) = innermost.source() {
-            innermost = source;
-            if let Some(refused) = source.downcast_ref::<Refused>() {
-                return LinkError::Refused(Arc::new(refused.clone()));
-            }
-        }
-        let why = self.explain(&quote(&innermost.to_string()));
-        if error.is_connect() || error.is_builder() || error.is_timeout() {
-            let why = if error.is_timeout() {
-                format!(
-                    "no connection within {} ({})",
-                    super::error::Seconds(self.spec.open_timeout),
-                    Setting::OpenTimeout
-                )
-            } else {
-                why
-            };
-            return LinkError::Unreachable {
-                origin: self.url.origin().ascii_serialization(),
-                why,
-                source: Some(Arc::new(error)),
-            };
-        }
-        LinkError::Broken { why }
     }
 }
 

@@ -37,8 +37,10 @@ const MAX_REPORTED_TOOLS: usize = 20;
 const MAX_CALM_LISTINGS: u32 = 5;
 /// How long the first listing waits for the server's standing stream to open.
 const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(3);
-/// The wait before a failed listing is tried again.
+/// The wait before a failed listing is tried again. It doubles with each further failure in a row.
 const LIST_RETRY_DELAY: Duration = Duration::from_secs(10);
+/// The longest wait before a failed listing is tried again.
+const MAX_LIST_RETRY_DELAY: Duration = Duration::from_mins(5);
 /// The longest `Retry-After` that the task accepts.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// How much longer an idle connection stays open, for a caller that has just taken its link.
@@ -264,12 +266,12 @@ impl Task {
         }
         let mut listed = self.list(link).await;
         loop {
-            pace.count_listing();
+            pace.count_listing(listed.is_ok());
             let refresh = match &listed {
                 Ok(fresh_for) if fresh_for.is_zero() => None,
                 Ok(fresh_for) => Some(*fresh_for),
                 Err(_) if link.is_closed() => return ServeEnd::Broken(link.closed().await),
-                Err(_) => Some(LIST_RETRY_DELAY),
+                Err(_) => Some(pace.retry_delay()),
             };
             let refresh = refresh.map(|after| Instant::now() + after.max(MIN_RELIST_INTERVAL));
             let wakeup = async {
@@ -317,12 +319,18 @@ impl Task {
             }
             Err(error) if link.is_closed() => Err(error),
             Err(error) => {
+                let text = FailureText::from(&error);
+                let failed = State::ToolsFailed { error: text.clone() };
+                let is_known = self.publish.borrow().state == failed;
                 self.publish(|snapshot| {
                     snapshot.set_connected(link);
-                    snapshot.state = State::ToolsFailed { error: (&error).into() };
+                    snapshot.state = failed;
                     snapshot.error = Some(Arc::new(error.clone()));
                 });
-                self.emit(Event::McpServerError { server: self.name.clone(), error: (&error).into(), call: None });
+                // The same failure again is no news.
+                if !is_known {
+                    self.emit(Event::McpServerError { server: self.name.clone(), error: text, call: None });
+                }
                 Err(error)
             }
         }
@@ -458,7 +466,7 @@ fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Du
     wait.mul_f64(0.8 + 0.4 * jitter)
 }
 
-/// Limits how often a server that reports changes is listed again.
+/// Limits how often a server that reports changes, or whose list cannot be read, is listed again.
 #[derive(Debug)]
 struct Pace {
     /// When the current minute began.
@@ -467,22 +475,32 @@ struct Pace {
     listings: u32,
     /// When the tools were last listed.
     last_listed: Instant,
+    /// The number of failed listings since the last successful one.
+    failures: u32,
 }
 
 impl Pace {
     fn new() -> Self {
         let now = Instant::now();
-        Self { minute_began: now, listings: 0, last_listed: now }
+        Self { minute_began: now, listings: 0, last_listed: now, failures: 0 }
     }
 
     /// Counts a listing.
-    fn count_listing(&mut self) {
+    fn count_listing(&mut self, is_successful: bool) {
+        self.failures = if is_successful { 0 } else { self.failures.saturating_add(1) };
         self.last_listed = Instant::now();
         if self.minute_began.elapsed() >= Duration::from_secs(60) {
             self.minute_began = self.last_listed;
             self.listings /= 2;
         }
         self.listings += 1;
+    }
+
+    /// Returns the wait before a failed listing is tried again.
+    fn retry_delay(&self) -> Duration {
+        // The bound of the exponent keeps the shift from overflowing.
+        let doublings = self.failures.saturating_sub(1).min(10);
+        LIST_RETRY_DELAY.saturating_mul(1 << doublings).min(MAX_LIST_RETRY_DELAY)
     }
 
     /// Returns whether the number of listings has just reached four times [`MAX_CALM_LISTINGS`], so that a warning is
@@ -520,7 +538,7 @@ mod tests {
     async fn a_server_that_always_changes_is_listed_less_and_less_often() {
         let (mut pace, start) = (Pace::new(), Instant::now());
         for _ in 0..100 {
-            pace.count_listing();
+            pace.count_listing(true);
             pace.pause().await;
         }
         assert!(start.elapsed() > Duration::from_secs(300), "{:?}", start.elapsed());

@@ -2,6 +2,7 @@
 //! testkit's fake server where processes and sockets matter.
 
 mod apply;
+mod batches;
 mod bounds;
 mod calls;
 mod catalogs;

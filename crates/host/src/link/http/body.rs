@@ -63,8 +63,10 @@ impl HttpTransport {
             Ok(Envelope::Response { id: response_id, outcome }) if response_id.number() == Some(id) => {
                 found = Some(into_answer(bytes, outcome));
             }
-            // On a request's own stream, an error without an id is the answer.
-            Ok(Envelope::Orphan { error }) => found = Some(Err(LinkError::Rpc(parse_rpc_error(error)))),
+            // On a request's own stream, an error without an id is the answer, unless a batch has the answer itself.
+            Ok(Envelope::Orphan { error }) => {
+                found.get_or_insert_with(|| Err(LinkError::Rpc(parse_rpc_error(error))));
+            }
             // The sink takes the host's answers to requests of the server.
             Ok(other) => self.0.inbound.accept(other, Some(id), &self.sink()),
             // A list with bytes that are not UTF-8 loses only the items that contain them: in place of these bytes, the
@@ -82,7 +84,10 @@ impl HttpTransport {
             Err(bad) if source == AnswerSource::Event && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
                 self.0.inbound.note_noise("an event that is not an MCP message", bytes);
             }
-            Err(bad) => found = Some(Err(LinkError::unparsable(bad.to_string()))),
+            // A bad element of a batch does not replace the answer in the same batch.
+            Err(bad) => {
+                found.get_or_insert_with(|| Err(LinkError::unparsable(bad.to_string())));
+            }
         });
         found
     }

@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use crate::{link::error::LinkError, spec::Setting};
+use crate::{deadline::deadline, link::error::LinkError, spec::Setting};
 
 /// The longest total pause of the clocks of one request. Without this limit, a server could keep a call open forever by
 /// asking repeatedly.
@@ -102,7 +102,7 @@ impl Clock {
                     state.add_up_pause();
                 }
                 let pause_left = if paused { LONGEST_PAUSE - state.paused_total } else { Duration::ZERO };
-                (state.last_heard + self.idle, state.started + self.total, pause_left)
+                (deadline(state.last_heard, self.idle), deadline(state.started, self.total), pause_left)
             };
             if !pause_left.is_zero() {
                 // Look again in either case: the pause has ended, or no more of it counts.
@@ -159,6 +159,13 @@ mod tests {
         let (clock, start) = (clock(), Instant::now());
         assert!(clock.expired().await.to_string().contains("call_timeout"));
         assert_eq!(start.elapsed().as_secs(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_of_any_length_is_a_limit() {
+        let clock = Clock::start("the call", Duration::MAX, Duration::MAX);
+        let expired = tokio::time::timeout(86_400 * SECOND, clock.expired()).await;
+        assert!(expired.is_err(), "{expired:?}");
     }
 
     #[tokio::test(start_paused = true)]

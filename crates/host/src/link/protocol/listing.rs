@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::{
     catalog::{Listed, ListedTool, ParamHeaders, UnusableTool},
-    link::{Link, bounds::Bounds, channel::NewRequest, decode, error::LinkError, framing::envelope::depth_exceeds},
+    link::{Link, bounds::Bound, channel::NewRequest, decode, error::LinkError, framing::envelope::depth_exceeds},
     mcp::codes::METHOD_NOT_FOUND,
     spec::{Era, Limits, Setting},
     text::quote,
@@ -130,14 +130,14 @@ impl Link {
             // The task that owns the connection lists the tools, and must not wait for long calls.
             let _permit = if method == TOOLS { None } else { Some(self.request_permit().await?) };
             let meta = self.meta_for(&self.0.asker);
+            let bound = Bound::of_whole_list(self.limits());
             let (mut cursors, mut items, mut bytes) = (HashSet::new(), 0, 0);
             let mut params = json!({});
             for _ in 0..self.limits().pages {
                 let page = self.channel().request(NewRequest::new(method, &params).with_meta(&meta)).await?;
                 // Count the whole page with its cursor, because cursors are stored as well.
                 bytes += page.len();
-                if bytes > self.limits().listing_bytes {
-                    let bound = Bounds::of(self.limits()).list();
+                if bytes > bound.bytes {
                     return Err(bound.too_large("LIST_TOO_LARGE", "the list, all pages together,", bytes as u64));
                 }
                 let next = {

@@ -18,7 +18,7 @@ use toolrack_host::{Era, Event, Host, Native, ServerSpec};
 use crate::{
     askers::Person,
     scripted::{Reaction, Scripted, text_result, tool},
-    worlds::{call, event, selectors, settle, state_is, status, world},
+    worlds::{call, event, events_so_far, selectors, settle, state_is, status, world},
 };
 
 const FORM: &str = "elicitation/create";
@@ -34,26 +34,46 @@ async fn up(host: &Host, server: &Scripted) {
 
 #[tokio::test]
 async fn a_list_is_bounded_in_bytes_and_the_error_names_the_bound() {
-    let pages = Arc::new(AtomicUsize::new(0));
-    let text = "x".repeat(1 << 20);
-    let counted = pages.clone();
-    let server = Scripted::new(Era::Legacy, move |method, _| {
-        let page = || counted.fetch_add(1, Ordering::SeqCst);
-        (method == "tools/list").then(page).map(|page| {
-            let mut tool = tool(&format!("tool{page}"));
-            tool["description"] = json!(text);
-            Reaction::Answer(json!({"tools": [tool], "nextCursor": page.to_string()}))
-        })
-    });
-    let mut spec = server.spec();
-    spec.limits.listing_bytes = 8 << 20;
+    // More than one message may have, and less.
+    for (limit, pages_read) in [(8 << 20, 8), (2 << 20, 2)] {
+        let pages = Arc::new(AtomicUsize::new(0));
+        let text = "x".repeat(1 << 20);
+        let counted = pages.clone();
+        let server = Scripted::new(Era::Legacy, move |method, _| {
+            let page = || counted.fetch_add(1, Ordering::SeqCst);
+            (method == "tools/list").then(page).map(|page| {
+                let mut tool = tool(&format!("tool{page}"));
+                tool["description"] = json!(text);
+                Reaction::Answer(json!({"tools": [tool], "nextCursor": page.to_string()}))
+            })
+        });
+        let mut spec = server.spec();
+        (spec.limits.listing_bytes, spec.limits.message_bytes) = (limit, 4 << 20);
+        let host = Host::builder().build();
+        settle(&host, world([("server", spec)])).await;
+        let state = status(&host, "server").state;
+        assert_eq!(state.word(), "tools_failed");
+        let named = format!("the limit is {limit} (max_list_bytes)");
+        assert!(state.error().unwrap().contains(&named), "{:?}", state.error());
+        assert_eq!(pages.load(Ordering::SeqCst), pages_read);
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_cannot_be_read_is_requested_less_and_less_often_and_reported_once() {
+    let server = Scripted::new(Era::Legacy, |method, _| (method == "tools/list").then_some(Reaction::Refuse(-32603)));
     let host = Host::builder().build();
-    settle(&host, world([("server", spec)])).await;
-    let state = status(&host, "server").state;
-    assert_eq!(state.word(), "tools_failed");
-    assert!(state.error().unwrap().contains("the limit is 8388608 (max_list_bytes)"), "{:?}", state.error());
-    assert_eq!(pages.load(Ordering::SeqCst), 8);
-    host.shutdown().await;
+    let mut events = host.events();
+    up(&host, &server).await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    let lists = server.count_of("tools/list");
+    assert!((10..=20).contains(&lists), "{lists} lists in an hour");
+    let errors = events_so_far(&mut events, |event| match event {
+        Event::McpServerError { error, .. } => Some(error.clone()),
+        _ => None,
+    });
+    assert_eq!(errors.len(), 1, "{errors:?}");
 }
 
 /// A modern server whose tool asks so many questions at once.

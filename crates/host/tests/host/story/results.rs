@@ -190,6 +190,35 @@ async fn a_text_over_the_limit_is_cut_between_characters_and_stored_in_full() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_texts_of_all_blocks_together_are_cut_and_the_last_says_where_the_rest_is() {
+    let block = |length: usize| json!({"type": "text", "text": "x".repeat(length)});
+    let resource = |length: usize| {
+        let resource = json!({"uri": "docs://a", "mimeType": "text/plain", "text": "y".repeat(length)});
+        json!({"type": "resource", "resource": resource})
+    };
+    let picture = json!({"type": "image", "data": "AAEC", "mimeType": "image/png"});
+    for (blocks, kinds) in [
+        (vec![resource(300_000)], "resource"),
+        (vec![block(150_000), resource(150_000), picture.clone(), resource(9), block(9)], "text resource image"),
+        (vec![block(150_000), picture, block(50_000), block(150_000), block(9)], "text image text text"),
+    ] {
+        let outcome = outcome_of(json!({ "content": blocks }), Some(Arc::<Shelf>::default())).await;
+        assert!(outcome.truncated);
+        let shown = serde_json::to_value(&outcome.content).unwrap();
+        let shown = shown.as_array().unwrap();
+        let shown_kinds: Vec<_> = shown.iter().map(|block| block["type"].as_str().unwrap()).collect();
+        assert_eq!(shown_kinds.join(" "), kinds);
+        let texts: Vec<_> = shown
+            .iter()
+            .filter_map(|block| block["text"].as_str().or_else(|| block["resource"]["text"].as_str()))
+            .collect();
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        assert!(bytes <= 200_000 + 200, "{bytes}");
+        assert!(texts.last().unwrap().contains("the whole result is kept as shelf:1"), "{kinds}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_place_for_the_full_text_the_cut_is_reported() {
     let full: Arc<dyn Artifacts> = Arc::new(Full);
     for (artifacts, reason) in [(None, "max_output_bytes"), (Some(full), "the disk is full")] {

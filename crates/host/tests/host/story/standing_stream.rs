@@ -76,7 +76,13 @@ impl Slow {
 
 /// The method and the body of the next request.
 pub(super) async fn request(stream: &mut BufReader<TcpStream>) -> std::io::Result<(String, Vec<u8>)> {
-    let (mut method, mut length) = (String::new(), 0);
+    let (head, body) = request_with_head(stream).await?;
+    Ok((head[0].split(' ').next().unwrap_or_default().to_ascii_uppercase(), body))
+}
+
+/// The lines of the head of the next request, in lower case, and its body.
+pub(super) async fn request_with_head(stream: &mut BufReader<TcpStream>) -> std::io::Result<(Vec<String>, Vec<u8>)> {
+    let (mut head, mut length) = (Vec::new(), 0);
     loop {
         let mut line = String::new();
         if stream.read_line(&mut line).await? == 0 {
@@ -84,15 +90,15 @@ pub(super) async fn request(stream: &mut BufReader<TcpStream>) -> std::io::Resul
         }
         let line = line.trim_end().to_ascii_lowercase();
         match line.split_once(':') {
-            _ if method.is_empty() => method = line.split(' ').next().unwrap_or_default().to_ascii_uppercase(),
             Some(("content-length", value)) => length = value.trim().parse().unwrap_or(0),
-            Some(_) => {}
-            None => break,
+            None if !head.is_empty() => break,
+            _ => {}
         }
+        head.push(line);
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
-    Ok((method, body))
+    Ok((head, body))
 }
 
 #[tokio::test]

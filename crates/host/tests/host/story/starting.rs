@@ -233,3 +233,14 @@ async fn a_tool_of_a_server_that_is_connected_is_known() {
         host.shutdown().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_program_may_wait_for_any_time_and_call_with_any_limit() {
+    let slow = || Reaction::After(Duration::from_secs(1), text_result("done"));
+    let host = Host::builder().build();
+    host.apply(world([("server", Scripted::calling(move |_, _| slow()).spec())])).await;
+    host.settled_within(Duration::MAX).await;
+    assert_eq!(status(&host, "server").state.word(), "connected");
+    let call = Call::of(name("server"), "echo", Map::new()).timeout(Duration::MAX);
+    assert_eq!(host.call(call).await.unwrap().text, "done");
+}

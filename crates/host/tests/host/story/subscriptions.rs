@@ -7,11 +7,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use toolrack_host::{Era, Subscriptions};
+use toolrack_host::{Desired, Era, Host, Principal, Subscriptions};
 
 use crate::{
     scripted::{Reaction, Scripted},
-    worlds::{host_of, soon},
+    worlds::{host_of, settle, soon},
 };
 
 /// The resources that a request is about, if it is one for changes of resources.
@@ -49,6 +49,21 @@ async fn a_subscription_that_is_never_acknowledged_holds_up_no_later_one() {
     server.say(json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params}));
     assert_eq!(soon("the change", kept.updated()).await.1, "x://kept");
     host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_of_a_lent_server_can_be_subscribed_to() {
+    let server = telling(|_| Reaction::Acknowledge);
+    let lender = host_of([("shared", server.spec())]).await;
+    let host = Host::builder().lender(lender.clone(), Principal::LOCAL).build();
+    settle(&host, Desired::new()).await;
+    let kept = Subscriptions::new(1);
+    kept.subscribe(&host, "shared", "x://kept").await.unwrap();
+    let params = json!({ "uri": "x://kept" });
+    server.say(json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params}));
+    assert_eq!(soon("the change", kept.updated()).await.1, "x://kept");
+    host.shutdown().await;
+    lender.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,9 @@
 //! Why is this tool not there?
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use serde_json::json;
 use toolrack_host::{
@@ -10,7 +13,7 @@ use toolrack_host::{
 
 use crate::{
     scripted::{Reaction, Scripted, tool},
-    worlds::{settle, soon, world},
+    worlds::{settle, soon, state_is, world},
 };
 
 async fn host() -> Host {
@@ -57,6 +60,23 @@ async fn the_error_for_a_server_that_never_speaks_mcp_quotes_its_first_output() 
     assert!(what.starts_with("the server did not finish the handshake within 5 s (startup_timeout)"), "{what}");
     let sent = r#"; 2 times it sent output that is not an MCP message: "Listening on\u001b[2J port 3000""#;
     assert!(what.contains(sent), "{what}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_connects_again_is_not_said_to_be_connected() {
+    let connections = AtomicUsize::new(0);
+    let server = Scripted::new(Era::Legacy, move |method, _| match method {
+        "tools/call" => Some(Reaction::HangUp),
+        "initialize" if connections.fetch_add(1, Ordering::SeqCst) > 0 => Some(Reaction::Silence),
+        _ => None,
+    });
+    let host = Host::builder().build();
+    settle(&host, world([("server", server.spec())])).await;
+    host.call(Call::new("server/echo", json!({})).unwrap()).await.unwrap_err();
+    state_is(&host, "server", "connecting").await;
+    let why = host.why("server/echo");
+    assert_eq!(stages(&why), "config trust !start", "{why}");
+    assert_eq!(why.steps.last().unwrap().what, "connecting");
 }
 
 #[tokio::test]
