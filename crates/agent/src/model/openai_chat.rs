@@ -306,7 +306,8 @@ impl Decoder {
             if let Some(message_delta) = choice.delta {
                 self.read_message_delta(message_delta, deltas)?;
             }
-            if let Some(reason) = choice.finish_reason {
+            // Some servers send an empty reason until the answer ends.
+            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 self.draft.stop = Some(stop_reason(&reason));
             }
         }
@@ -423,7 +424,7 @@ fn add_reasoning_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), De
 /// Translates a finish reason. Servers with the same API use different words for the same reason.
 fn stop_reason(reason: &str) -> Stop {
     match reason {
-        "stop" | "eos" | "end_turn" => Stop::End,
+        "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" => Stop::End,
         "tool_calls" | "function_call" => Stop::ToolCalls,
         "length" | "model_length" => Stop::Length,
         "content_filter" | "refusal" => Stop::Refusal,
