@@ -132,6 +132,9 @@ pub enum End {
     Cut,
     /// The model or its provider refused; the last message has the words of the refusal, if there are any.
     Refused,
+    /// The last message is what there is of an answer that the provider ended for this reason, as the provider named
+    /// it, such as an error.
+    BrokenOff(String),
     /// The turn reached [`Limits::rounds`].
     RoundLimit,
     /// The turn reached [`Limits::tokens`].
@@ -142,6 +145,33 @@ pub enum End {
     Repeating,
     /// The caller cancelled the turn.
     Cancelled,
+}
+
+impl End {
+    /// Returns the name of this end, for records.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Cut => "cut",
+            Self::Refused => "refused",
+            Self::BrokenOff(_) => "broken_off",
+            Self::RoundLimit => "round_limit",
+            Self::TokenLimit => "token_limit",
+            Self::CostLimit => "cost_limit",
+            Self::Repeating => "repeating",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Returns why the provider [broke off](Self::BrokenOff) the answer; `None` for any other end.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::BrokenOff(reason) => Some(reason),
+            _ => None,
+        }
+    }
 }
 
 /// The state of a turn: stored beside the messages, to [resume](Turn::resume) it.
@@ -172,18 +202,23 @@ enum Step {
 }
 
 impl State {
-    /// Returns a copy to store, in which `conceal` has hidden secrets in the arguments and results of calls. That is
-    /// safe, because a resumed turn makes none of these calls again.
+    /// Returns a copy to store, in which `conceal` has hidden secrets in the arguments and results of calls, and in the
+    /// words of a provider that broke off an answer. That is safe, because a resumed turn makes none of these calls
+    /// again.
     #[must_use]
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
         let mut copy = self.clone();
-        if let Step::Tools(pending) = &mut copy.step {
-            for Pending { call, result, .. } in pending {
-                call.conceal(conceal);
-                if let Some(result) = result {
-                    result.text = conceal(&result.text);
+        match &mut copy.step {
+            Step::Tools(pending) => {
+                for Pending { call, result, .. } in pending {
+                    call.conceal(conceal);
+                    if let Some(result) = result {
+                        result.text = conceal(&result.text);
+                    }
                 }
             }
+            Step::Done(End::BrokenOff(reason)) => *reason = conceal(reason),
+            Step::Model | Step::Ask(_) | Step::Done(_) => {}
         }
         copy
     }
@@ -289,7 +324,8 @@ impl Turn {
             self.state.step = Step::Done(match reply.stop {
                 Stop::Length => End::Cut,
                 Stop::Refusal => End::Refused,
-                _ => End::Answered,
+                Stop::Other(reason) => End::BrokenOff(reason),
+                Stop::End | Stop::ToolCalls => End::Answered,
             });
             return;
         }

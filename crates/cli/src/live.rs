@@ -132,7 +132,10 @@ struct Answer<'a> {
     session: Option<String>,
     model: &'a str,
     text: &'a str,
-    end: Option<&'a End>,
+    end: Option<&'static str>,
+    /// Why the provider broke off the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
     rounds: u32,
     tool_calls: &'a [CallRecord],
     spent: ModelUse,
@@ -322,7 +325,8 @@ impl LiveTurn {
             session: self.journal.id().map(|id| id.to_string()),
             model: agent.model.name(),
             text: text.map_or("", |message| &*message.content),
-            end,
+            end: end.map(End::name),
+            reason: end.and_then(End::reason),
             rounds: turn.rounds(),
             tool_calls: &self.calls,
             spent: journal::model_use(turn.usage(), turn.cost()),

@@ -5,6 +5,7 @@ mod edits;
 mod findings_cache;
 mod keeper;
 mod named;
+mod retention;
 mod sign_ins;
 mod tally;
 mod work_in_progress;
@@ -223,11 +224,11 @@ pub(crate) enum NotReloaded {
 }
 
 impl World {
-    /// Loads the configuration, and starts the tasks that apply it, watch its files and count calls. Returns before the
-    /// configuration is applied: see [`Self::once_applied`]. With the world `base`, this world does not watch files: it
-    /// uses the configuration of `base` whenever `base` has applied one, and adds the servers of its own member. The
-    /// tasks of the world are in `tasks`, and end once `ending` is cancelled. `daemon_began` is the same for all worlds
-    /// of a daemon.
+    /// Loads the configuration, and starts the tasks that apply it, watch its files, count calls and delete old
+    /// conversations. Returns before the configuration is applied: see [`Self::once_applied`]. With the world `base`,
+    /// this world does not watch files: it uses the configuration of `base` whenever `base` has applied one, and adds
+    /// the servers of its own member. The tasks of the world are in `tasks`, and end once `ending` is cancelled.
+    /// `daemon_began` is the same for all worlds of a daemon.
     pub(crate) async fn start(
         parts: Parts,
         base: Option<&Arc<Self>>,
@@ -298,6 +299,10 @@ impl World {
             orders,
         });
         tasks.spawn(tally::listen(Arc::clone(&world), events, counters_sender));
+        // Agents and members share the store of the machine or of their tenant.
+        if base.is_none() && world.request.agent.is_none() {
+            tasks.spawn(retention::run(Arc::clone(&world)));
+        }
         let keeper = Keeper::new(Arc::clone(&world), base, &watcher, inbox, before_applying);
         tasks.spawn(keeper.run());
         world

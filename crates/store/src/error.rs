@@ -9,6 +9,8 @@ use std::{
 };
 
 pub use self::problem::DatabaseProblem;
+#[cfg(feature = "postgres")]
+pub(crate) use self::problem::ends_connection;
 
 /// Why the database cannot be used. The failed operation has changed nothing in it.
 #[derive(Debug, thiserror::Error)]

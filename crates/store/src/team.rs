@@ -414,7 +414,8 @@ impl TeamStore {
     }
 
     /// Stores a token of `owner`, records that in the audit log, and returns its id; `None` when there is no such
-    /// member. Also removes the rows of tokens that have ended.
+    /// member, or when the token with which it [was made](NewToken::made_with) has ended or is revoked. Also removes
+    /// the rows of tokens that have ended.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -427,8 +428,18 @@ impl TeamStore {
         let operation = "writing a token of the team";
         let mut transaction = self.begin(operation).await?;
         let Some(member) = find_member(&mut transaction, owner).await? else { return Ok(None) };
-        let id = Uuid::now_v7().simple().to_string();
         query("DELETE FROM team_tokens WHERE ends_at <= $1").bind(now()).execute(&mut transaction).await?;
+        // The request may have been let in before its token was revoked.
+        if let Some(maker) = token.family.as_deref().and_then(|family| family.strip_prefix(MADE_WITH)) {
+            let maker: Option<String> = query_scalar("SELECT id FROM team_tokens WHERE id = $1")
+                .bind(maker)
+                .fetch_optional(&mut transaction)
+                .await?;
+            if maker.is_none() {
+                return Ok(None);
+            }
+        }
+        let id = Uuid::now_v7().simple().to_string();
         query(
             "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, client, family, profile, made_at, \
              ends_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
@@ -457,16 +468,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn team_tokens(&self, filter: TokenFilter<'_>) -> Result<Vec<TeamToken>, StoreError> {
-        let mut query = QueryBuilder::new(
-            "SELECT t.id, t.purpose, t.label, t.client, t.family, t.profile, t.made_at, t.ends_at, m.issuer, m.subject, m.kind, \
-             m.tenant, m.name, m.groups, m.role, m.membership FROM team_tokens t JOIN team_members m \
-             ON m.issuer = t.issuer AND m.subject = t.subject WHERE ",
-        );
-        filter.push_condition(&mut query);
-        query.push(" AND (t.ends_at IS NULL OR t.ends_at > ").push_bind(now());
-        query.push(") ORDER BY m.tenant, m.name, t.made_at, t.id");
-        let rows: Vec<TokenRow> = query.build().fetch_all(&mut self.read("reading tokens of the team").await?).await?;
-        Ok(rows.into_iter().filter_map(TokenRow::into_token).collect())
+        find_tokens(&mut self.read("reading tokens of the team").await?, filter).await
     }
 
     /// Returns the token with this hash, unless it has ended.
@@ -483,13 +485,13 @@ impl TeamStore {
     /// [`StoreError`] when the database fails.
     pub async fn revoke_tokens(&self, filter: TokenFilter<'_>, caller: &Caller) -> Result<usize, StoreError> {
         let operation = "revoking tokens of the team";
-        let tokens = self.team_tokens(filter).await?;
         let mut transaction = self.begin(operation).await?;
+        // Selected under the lock of the writers: a token that is made meanwhile with one of these is among them.
+        let tokens = find_tokens(&mut transaction, filter).await?;
         let mut rows = Vec::new();
         for token in &tokens {
             let deleted =
                 query("DELETE FROM team_tokens WHERE id = $1").bind(&token.id).execute(&mut transaction).await?;
-            // A token that another process has revoked meanwhile has its row already.
             if deleted > 0 {
                 let entry = Entry::of_token("token_revoked", caller, &token.member, &token.id, &token.label);
                 rows.push((Utc::now().timestamp_millis(), entry));
@@ -546,6 +548,19 @@ async fn find_member(connection: &mut Transaction, owner: MemberIdentity<'_>) ->
     .fetch_optional(connection)
     .await?;
     Ok(row.and_then(|row| row.into_principal().ok()))
+}
+
+async fn find_tokens(connection: &mut Transaction, filter: TokenFilter<'_>) -> Result<Vec<TeamToken>, StoreError> {
+    let mut query = QueryBuilder::new(
+        "SELECT t.id, t.purpose, t.label, t.client, t.family, t.profile, t.made_at, t.ends_at, m.issuer, m.subject, m.kind, \
+         m.tenant, m.name, m.groups, m.role, m.membership FROM team_tokens t JOIN team_members m \
+         ON m.issuer = t.issuer AND m.subject = t.subject WHERE ",
+    );
+    filter.push_condition(&mut query);
+    query.push(" AND (t.ends_at IS NULL OR t.ends_at > ").push_bind(now());
+    query.push(") ORDER BY m.tenant, m.name, t.made_at, t.id");
+    let rows: Vec<TokenRow> = query.build().fetch_all(connection).await?;
+    Ok(rows.into_iter().filter_map(TokenRow::into_token).collect())
 }
 
 #[cfg(test)]

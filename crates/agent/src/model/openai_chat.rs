@@ -179,21 +179,29 @@ fn user_content(message: &Message) -> Content<'_> {
     Content::Parts(text.into_iter().chain(parts).collect())
 }
 
-/// A whole answer, which has `message`, or a chunk of a stream, which has `delta` instead.
+/// A whole answer, which has `message`, or a chunk of a stream, which has `delta` instead. Some servers send both.
 #[derive(Deserialize)]
 struct Chunk {
     #[serde(default)]
     choices: Vec<Choice>,
-    usage: Option<ChatUsage>,
+    /// A [`ChatUsage`], if it can be read. An answer is worth more than its numbers.
+    usage: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct Choice {
     #[serde(default)]
     index: u64,
-    #[serde(alias = "message")]
     delta: Option<MessageDelta>,
+    message: Option<MessageDelta>,
     finish_reason: Option<String>,
+}
+
+/// The form of a chunk.
+#[derive(Clone, Copy)]
+enum Form {
+    Streamed,
+    Whole,
 }
 
 /// The new part of a message.
@@ -233,8 +241,8 @@ struct ChatUsage {
     completion_tokens_details: Option<OutputDetails>,
     /// Sent by DeepSeek.
     prompt_cache_hit_tokens: Option<u64>,
-    /// Sent by OpenRouter, in US dollars.
-    cost: Option<f64>,
+    /// Sent by OpenRouter, in US dollars. Other servers send something else under this name.
+    cost: Option<Value>,
 }
 
 #[derive(Default)]
@@ -266,7 +274,7 @@ impl Decode for Decoder {
             self.ended = true;
             return Ok(Progress::End);
         }
-        self.read_chunk(event_json(data)?, deltas)?;
+        self.read_chunk(event_json(data)?, Form::Streamed, deltas)?;
         Ok(Progress::More)
     }
 
@@ -275,7 +283,7 @@ impl Decode for Decoder {
             return Err(DecodeError::unreadable("it has no `choices`"));
         }
         self.ended = true;
-        self.read_chunk(answer, deltas)
+        self.read_chunk(answer, Form::Whole, deltas)
     }
 
     fn into_draft(mut self: Box<Self>) -> Result<Draft, DecodeError> {
@@ -300,17 +308,22 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    fn read_chunk(&mut self, chunk: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_chunk(&mut self, chunk: Value, form: Form, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let chunk: Chunk = serde_json::from_value(chunk).map_err(DecodeError::unreadable)?;
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
-            if let Some(message_delta) = choice.delta {
+            let message_delta = match form {
+                Form::Streamed => choice.delta.or(choice.message),
+                Form::Whole => choice.message.or(choice.delta),
+            };
+            if let Some(message_delta) = message_delta {
                 self.read_message_delta(message_delta, deltas)?;
             }
-            if let Some(reason) = choice.finish_reason {
+            // Some servers send an empty reason until the answer ends.
+            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 self.draft.stop = Some(stop_reason(&reason));
             }
         }
-        if let Some(usage) = chunk.usage {
+        if let Some(usage) = chunk.usage.and_then(|usage| serde_json::from_value::<ChatUsage>(usage).ok()) {
             self.read_usage(&usage, deltas);
         }
         Ok(())
@@ -391,7 +404,7 @@ impl Decoder {
         self.draft.usage.cached_read = cached.unwrap_or_default();
         self.draft.usage.cache_write = details.and_then(|details| details.cache_write_tokens).unwrap_or_default();
         self.draft.usage.reasoning = reasoning.unwrap_or_default();
-        self.draft.cost = usage.cost;
+        self.draft.cost = usage.cost.as_ref().and_then(Value::as_f64).filter(|cost| *cost >= 0.0);
         deltas.push_back(super::Delta::Usage(self.draft.usage));
     }
 }
@@ -423,7 +436,7 @@ fn add_reasoning_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), De
 /// Translates a finish reason. Servers with the same API use different words for the same reason.
 fn stop_reason(reason: &str) -> Stop {
     match reason {
-        "stop" | "eos" | "end_turn" => Stop::End,
+        "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" => Stop::End,
         "tool_calls" | "function_call" => Stop::ToolCalls,
         "length" | "model_length" => Stop::Length,
         "content_filter" | "refusal" => Stop::Refusal,

@@ -53,13 +53,37 @@ fn assert_valid(messages: &[Message], calls_run: bool) {
 
 #[test]
 fn an_answer_without_calls_ends_the_turn() {
-    for (stop, end) in [(Stop::End, End::Answered), (Stop::Length, End::Cut), (Stop::Refusal, End::Refused)] {
+    let broken_off = End::BrokenOff("error".into());
+    for (stop, end) in [
+        (Stop::End, End::Answered),
+        (Stop::Length, End::Cut),
+        (Stop::Refusal, End::Refused),
+        (Stop::Other("error".into()), broken_off),
+    ] {
         let mut turn = Turn::new(user(), Limits::default());
         assert_eq!(turn.next(), Next::CallModel);
         turn.model_answered(Reply { stop, ..says("done") });
         assert_eq!(turn.next(), Next::Done(&end));
         assert_eq!(texts_of(&turn), ["do it", "done"]);
     }
+}
+
+#[test]
+fn the_name_of_an_end_is_that_of_stored_turns() {
+    for end in [
+        End::Answered,
+        End::Cut,
+        End::Refused,
+        End::RoundLimit,
+        End::TokenLimit,
+        End::CostLimit,
+        End::Repeating,
+        End::Cancelled,
+    ] {
+        assert_eq!((json!(end), end.reason()), (json!(end.name()), None));
+    }
+    let end = End::BrokenOff("error".into());
+    assert_eq!((json!(end), end.reason()), (json!({ "broken_off": "error" }), Some("error")));
 }
 
 #[test]
@@ -208,6 +232,10 @@ fn a_stored_turn_has_no_secrets_and_the_running_turn_keeps_them() {
     assert!(format!("{:?}", turn.state()).contains("canary"));
     let resumed = Turn::resume(turn.messages().to_vec(), serde_json::from_str(&stored).unwrap(), Limits::default());
     assert_eq!(texts_of(&resumed)[2..], [format!("a!: {INTERRUPTED}"), "b: it says ***".to_owned()]);
+
+    let mut turn = Turn::new(user(), Limits::default());
+    turn.model_answered(Reply { stop: Stop::Other("BAD: canary".into()), ..says("") });
+    assert_eq!(turn.state().concealed(&conceal).step, Step::Done(End::BrokenOff("BAD: ***".into())));
 }
 
 #[test]

@@ -368,6 +368,37 @@ async fn a_refusal_stops_with_its_reason() {
 }
 
 #[tokio::test]
+async fn an_answer_with_message_and_delta_is_read_once() {
+    let both = json!({
+        "choices": [{ "delta": { "content": "piece" }, "message": { "content": "whole" }, "finish_reason": "stop" }],
+    });
+    let answers = [Answer::events([&*both.to_string()]), Answer::json(200, &both)];
+    let (_server, model) = scripted("custom", WIRE, answers).await;
+    let messages = [Message::new(Role::User, "hello")];
+    assert_eq!(streamed(&*model, Request::new(&messages)).await.1.unwrap().message.content, "piece");
+    assert_eq!(model.complete(Request::new(&messages)).await.unwrap().message.content, "whole");
+}
+
+#[tokio::test]
+async fn a_cost_or_a_usage_that_cannot_be_read_costs_no_answer() {
+    for (usage, input, cost) in [
+        (json!({ "prompt_tokens": 3, "cost": 0.5 }), 3, Some(0.5)),
+        (json!({ "prompt_tokens": 3, "cost": { "total": 0.5 } }), 3, None),
+        (json!({ "prompt_tokens": 3, "cost": "0.5 EUR" }), 3, None),
+        (json!({ "prompt_tokens": 3, "cost": -1 }), 3, None),
+        (json!({ "prompt_tokens": "3" }), 0, None),
+        (json!([]), 0, None),
+    ] {
+        let answer =
+            json!({ "choices": [{ "message": { "content": "Hi" }, "finish_reason": "stop" }], "usage": usage });
+        let (_server, model) = scripted("custom", WIRE, [Answer::json(200, &answer)]).await;
+        let messages = [Message::new(Role::User, "hello")];
+        let reply = model.complete(Request::new(&messages)).await.unwrap();
+        assert_eq!((&*reply.message.content, reply.usage.input, reply.cost), ("Hi", input, cost), "{usage}");
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_stop_reason_is_escaped() {
     let deltas_text = transcript(
         "custom",

@@ -267,6 +267,21 @@ fn a_model_that_is_not_done_within_its_rounds_ends_the_turn_with_8() {
 }
 
 #[test]
+fn an_answer_that_the_provider_broke_off_ends_with_9_and_its_reason() {
+    let (rack, _effects) = rack();
+    let event = r#"{"choices":[{"index":0,"delta":{"content":"It is"},"finish_reason":"error"}]}"#;
+    let provider = Provider::start([Answer::events([event])]);
+    let ran = ask(&rack, &provider, Speech::Chat, &["--json", "hello"]).ends_with(9);
+    let (error, answer) = (ran.error(), ran.json());
+    assert_eq!(error["code"], "BROKEN_OFF");
+    assert_eq!(error["message"], "the provider broke off the answer: error");
+    assert_eq!(
+        (&answer["end"], &answer["reason"], &answer["text"]),
+        (&json!("broken_off"), &json!("error"), &json!("It is"))
+    );
+}
+
+#[test]
 fn without_a_model_the_error_names_the_setting() {
     let (rack, _effects) = rack();
     let ran = rack.run(&["ask", "hello"]).ends_with(9);

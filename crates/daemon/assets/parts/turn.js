@@ -136,6 +136,7 @@ function Ticking({ since }) {
 const ENDS = {
   cut: "The answer is cut off here: it became longer than this model may write at once.",
   refused: "The model refused to answer.",
+  broken_off: "The provider broke off the answer:",
   round_limit: "It stopped here: so many rounds of calls are the limit of one turn.",
   token_limit: "It stopped here: the turn reached its limit of tokens.",
   cost_limit: "It stopped here: the turn reached its limit of cost.",
@@ -149,7 +150,8 @@ function End({ turn, again }) {
   if (state === "failed")
     return html`<div class="end" data-testid="failed"><${Trouble} error=${error} again=${again} /></div>`;
   if (!end) return null;
-  const why = end.end === "answered" ? null : (ENDS[end.end] ?? `It ended early: ${end.end}.`);
+  const words = end.end === "answered" ? null : (ENDS[end.end] ?? `It ended early: ${end.end}.`);
+  const why = words && end.reason ? `${words} ${end.reason}` : words;
   const cost = costOf(end);
   return html`
     <footer class="end">

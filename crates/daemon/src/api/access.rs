@@ -102,7 +102,8 @@ pub(super) async fn make(
     let new_token =
         if current_token.purpose == Purpose::Personal { new_token.made_with(&current_token.id) } else { new_token };
     let id = membership.store.keep_token(membership.identity(), &new_token, &caller).await?;
-    let id = id.ok_or_else(|| ApiError::not_found("you were removed from the team meanwhile"))?;
+    let id =
+        id.ok_or_else(|| ApiError::not_found("you were removed from the team, or your token was revoked, meanwhile"))?;
     Ok(Json(MadeToken {
         token: secret.reveal().to_owned(),
         id,

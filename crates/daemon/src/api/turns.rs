@@ -247,7 +247,8 @@ async fn run_to_end(agent: Agent, mut turn: Turn, mut live: LiveTurn, running: R
                 json!({
                     "session": live.journal.id().map(|id| id.to_string()),
                     "model": agent.model.name(),
-                    "end": end,
+                    "end": end.name(),
+                    "reason": end.reason(),
                     "rounds": turn.rounds(),
                     "text": last.map(|message| message.content.as_str()).unwrap_or_default(),
                     "spent": journal::model_use(turn.usage(), turn.cost()),

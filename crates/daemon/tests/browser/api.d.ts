@@ -463,6 +463,7 @@ declare namespace Api {
     session: string | null;
     model?: string | null;
     end: string;
+    reason?: string | null;
     rounds?: number;
     text?: string;
     spent?: Spent | null;

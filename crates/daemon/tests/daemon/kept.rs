@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use reqwest::Method;
 use serde_json::{Value, json};
 use toolrack_host::{Caller, Way};
-use toolrack_store::{Approval, LogLine};
+use toolrack_store::{Approval, LogLine, NewSession, Store};
+use toolrack_testkit::Home;
 
 use crate::up::{Up, fake};
 
@@ -193,5 +194,24 @@ async fn logs_shows_the_newest_lines_of_a_server_in_order() {
     }
     let first = up.get("/api/v1/servers/fake/logs?limit=250").await["lines"][0].clone();
     assert_eq!(first, json!({ "at": "1970-01-01T00:00:00.000Z", "level": "stderr", "text": "fake 0" }));
+    up.down().await;
+}
+
+#[tokio::test]
+async fn the_daemon_deletes_the_conversations_that_the_settings_no_longer_keep() {
+    let home = Home::new();
+    home.write("toolrack/toolrack.toml", "[sessions]\nkeep_days = 90\n");
+    let store = Store::open(home.toolrack_home().join("toolrack.db")).await.unwrap();
+    let old = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/fixtures/synapse.db");
+    assert_eq!(store.import_sessions(old.as_ref()).await.unwrap().sessions, 2);
+    let new = store.create_session(&NewSession::default()).await.unwrap();
+    store.close().await;
+    let up = Up::of(home).await;
+    let left = up.eventually("the old conversations are gone", async || {
+        let page = up.get("/api/v1/sessions").await;
+        let sessions = page["sessions"].as_array().unwrap();
+        (sessions.len() == 1).then(|| sessions[0]["id"].clone())
+    });
+    assert_eq!(left.await, json!(new.id.to_string()));
     up.down().await;
 }

@@ -102,6 +102,10 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
     if wire.name.is_empty() || wire.name.len() > MAX_TOOL_NAME {
         return Err(format!("its name has {} bytes, and must have 1 to {MAX_TOOL_NAME}", wire.name.len()));
     }
+    // Postgres stores no text with NUL.
+    if wire.name.contains('\0') {
+        return Err("its name has a NUL character".into());
+    }
     let is_object = |value: &RawValue| value.get().trim_start().starts_with('{');
     let Some(input_schema) = wire.input_schema.filter(|schema| is_object(schema)) else {
         return Err("its inputSchema is not an object".into());
@@ -442,6 +446,7 @@ mod tests {
             (json!({ "inputSchema": {} }), "it cannot be read"),
             (json!({ "name": "", "inputSchema": {} }), "its name has 0 bytes"),
             (json!({ "name": "x".repeat(MAX_TOOL_NAME + 1), "inputSchema": {} }), "its name has"),
+            (json!({ "name": "x\0", "inputSchema": {} }), "its name has a NUL character"),
             (json!({ "name": "echo" }), "its inputSchema is not an object"),
             (json!({ "name": "echo", "inputSchema": true }), "its inputSchema is not an object"),
         ] {

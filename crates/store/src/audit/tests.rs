@@ -246,6 +246,23 @@ async fn old_rows_are_deleted_and_the_chain_stays_valid() {
 }
 
 #[tokio::test]
+async fn old_rows_are_deleted_also_while_the_writer_has_nothing_to_write() {
+    let (_folder, store) = new_store().await;
+    store.keep_audit(&[(DAY, call("old"))]).await.unwrap();
+    let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
+    log.set(false, AuditRetention::default());
+    let deleted = async {
+        while verified(&store).await.unwrap().first == 1 {
+            tokio::task::yield_now().await;
+        }
+        log.close();
+    };
+    let writer = writer.with_retention_interval(Duration::from_millis(1));
+    let done = async { tokio::join!(writer.run(), deleted) };
+    tokio::time::timeout(Duration::from_secs(30), done).await.unwrap();
+}
+
+#[tokio::test]
 async fn agreements_are_recorded_with_their_user() {
     let (_folder, store) = new_store().await;
     let approval = |name: &str| Approval {

@@ -12,7 +12,7 @@ use std::{
 use chrono::Utc;
 use tokio::{
     sync::{mpsc, watch},
-    time::sleep,
+    time::{Instant, Interval, MissedTickBehavior, interval_at, sleep},
 };
 use toolrack_host::{Fact, Witness};
 
@@ -32,6 +32,9 @@ const WRITING: &str = "writing the audit log";
 
 /// How long the writer waits before it tries again to reach a database that does not answer.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How often the writer looks for old rows while it has nothing to write.
+const RETENTION_INTERVAL: Duration = Duration::from_hours(1);
 
 /// A function that returns a text without the secrets in it.
 pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
@@ -55,7 +58,8 @@ pub struct AuditLog {
     lost: Arc<AtomicU64>,
     /// Whether the arguments of calls are stored in full.
     arguments_in_full: AtomicBool,
-    retention: watch::Sender<AuditRetention>,
+    /// `None` before the settings are known.
+    retention: watch::Sender<Option<AuditRetention>>,
     is_closed: watch::Sender<bool>,
 }
 
@@ -70,20 +74,27 @@ impl AuditLog {
     #[must_use]
     pub fn new(store: Store, hide: Hide) -> (Self, AuditWriter) {
         let (queue, facts) = mpsc::channel(MAX_WAITING_FACTS);
-        let (retention, retention_receiver) = watch::channel(AuditRetention::default());
+        let (retention, retention_receiver) = watch::channel(None);
         let (is_closed, is_closed_receiver) = watch::channel(false);
         let lost = Arc::<AtomicU64>::default();
         let arguments_in_full = AtomicBool::new(false);
         let log = Self { queue, lost: Arc::clone(&lost), arguments_in_full, retention, is_closed };
-        let writer =
-            AuditWriter { store, hide, facts, lost, retention: retention_receiver, is_closed: is_closed_receiver };
+        let writer = AuditWriter {
+            store,
+            hide,
+            facts,
+            lost,
+            retention: retention_receiver,
+            retention_interval: RETENTION_INTERVAL,
+            is_closed: is_closed_receiver,
+        };
         (log, writer)
     }
 
     /// Sets whether arguments are stored in full, and how long rows are kept.
     pub fn set(&self, arguments_in_full: bool, retention: AuditRetention) {
         self.arguments_in_full.store(arguments_in_full, Ordering::Relaxed);
-        self.retention.send_replace(retention);
+        self.retention.send_replace(Some(retention));
     }
 
     /// Returns a witness for the host of `agent`. The rows of its facts name the agent.
@@ -146,7 +157,10 @@ pub struct AuditWriter {
     hide: Hide,
     facts: mpsc::Receiver<QueuedFact>,
     lost: Arc<AtomicU64>,
-    retention: watch::Receiver<AuditRetention>,
+    /// `None` before the settings are known.
+    retention: watch::Receiver<Option<AuditRetention>>,
+    /// How often to look for old rows while there is nothing to write.
+    retention_interval: Duration,
     is_closed: watch::Receiver<bool>,
 }
 
@@ -160,8 +174,10 @@ impl AuditWriter {
     /// Writes until the log is closed or dropped. A later row records how many rows could not be written.
     pub async fn run(mut self) {
         let mut batch = Vec::new();
+        let mut retention_checks = interval_at(Instant::now() + self.retention_interval, self.retention_interval);
+        retention_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let is_last = self.gather(&mut batch).await;
+            let is_last = self.gather(&mut batch, &mut retention_checks).await;
             let facts = mem::take(&mut batch);
             self.write(facts).await;
             if is_last {
@@ -170,12 +186,21 @@ impl AuditWriter {
         }
     }
 
-    /// Waits for facts, and then [`COLLECT_TIME`] for more. Returns whether these are the last.
-    async fn gather(&mut self, batch: &mut Vec<QueuedFact>) -> bool {
+    /// Waits for facts, and then [`COLLECT_TIME`] for more. Returns whether these are the last. If `retention_checks`
+    /// ticks first, deletes old rows, and returns without facts.
+    async fn gather(&mut self, batch: &mut Vec<QueuedFact>, retention_checks: &mut Interval) -> bool {
         tokio::select! {
             received = self.facts.recv_many(batch, MAX_BATCH_ROWS) => if received == 0 { return true },
             // Also resolves when the log is dropped.
             _ = self.is_closed.changed() => return self.drain(batch),
+            _ = retention_checks.tick() => {
+                // Rows are also added to the log without a fact, such as those about the members of a team.
+                let is_retention_known = self.retention.borrow().is_some();
+                if is_retention_known {
+                    self.delete_old_rows().await;
+                }
+                return false;
+            }
         }
         let pause = sleep(COLLECT_TIME);
         tokio::pin!(pause);
@@ -218,9 +243,7 @@ impl AuditWriter {
             tracing::warn!("{count} rows of the audit log are lost: {error}");
             return;
         }
-        if let Err(error) = self.delete_old_rows().await {
-            tracing::warn!("{error}");
-        }
+        self.delete_old_rows().await;
     }
 
     /// Adds `entries` to the chain. While the database cannot be used for the moment and the log is not closed, waits
@@ -246,13 +269,25 @@ impl AuditWriter {
     }
 
     /// Deletes the rows that the settings no longer keep, if it is time to look for them.
-    async fn delete_old_rows(&self) -> Result<(), StoreError> {
+    async fn delete_old_rows(&self) {
         let now = Utc::now().timestamp_millis();
-        if self.store.is_audit_retention_due(now).await? {
-            let retention = *self.retention.borrow();
-            self.store.forget_old_audit(retention, now).await?;
+        let retention = *self.retention.borrow();
+        let deleted = match self.store.is_audit_retention_due(now).await {
+            Ok(true) => self.store.forget_old_audit(retention.unwrap_or_default(), now).await,
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = deleted {
+            tracing::warn!("{error}");
         }
-        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl AuditWriter {
+    /// Makes the writer look for old rows this often.
+    pub(super) fn with_retention_interval(self, retention_interval: Duration) -> Self {
+        Self { retention_interval, ..self }
     }
 }
 

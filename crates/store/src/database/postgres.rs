@@ -20,7 +20,10 @@ use tokio::time::{Instant, timeout};
 
 pub use self::settings::DatabaseSettings;
 use super::{Backend, ErrorContext, WriteMode};
-use crate::{Store, StoreError, error::DatabaseProblem};
+use crate::{
+    Store, StoreError,
+    error::{DatabaseProblem, ends_connection},
+};
 
 /// The oldest version of Postgres that works.
 const MIN_VERSION: i64 = 15;
@@ -327,11 +330,7 @@ fn is_connection_lost(error: &sqlx::Error) -> bool {
         // `with_time_limit` reports a statement that took too long as timed out.
         sqlx::Error::Io(error) => error.kind() != std::io::ErrorKind::TimedOut,
         sqlx::Error::Protocol(_) => true,
-        // Class 08 is a failed connection; the others are a server that shuts down or is starting
-        // (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
-        sqlx::Error::Database(error) => {
-            error.code().is_some_and(|code| code.starts_with("08") || matches!(&*code, "57P01" | "57P02" | "57P03"))
-        }
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| ends_connection(&code)),
         _ => false,
     }
 }

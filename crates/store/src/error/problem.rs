@@ -111,6 +111,14 @@ fn problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
     problem_of_code(code(error)?)
 }
 
+/// Returns whether Postgres ends the connection with this code, whatever the statement was: class 08 is a failed
+/// connection; the others are a server that shuts down or is starting, and a connection that was idle for too long
+/// (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
+#[cfg(feature = "postgres")]
+pub(crate) fn ends_connection(code: &str) -> bool {
+    code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03" | "57P05")
+}
+
 #[cfg(feature = "postgres")]
 fn problem_of_code(code: &str) -> Option<DatabaseProblem> {
     Some(match code {
@@ -123,8 +131,7 @@ fn problem_of_code(code: &str) -> Option<DatabaseProblem> {
         "53000" | "53200" | "53400" => DatabaseProblem::Resources,
         "55P03" => DatabaseProblem::Busy,
         "57014" => DatabaseProblem::Slow,
-        "57P01" | "57P02" | "57P03" | "57P05" => DatabaseProblem::Unreachable,
-        code if code.starts_with("08") => DatabaseProblem::Unreachable,
+        code if ends_connection(code) => DatabaseProblem::Unreachable,
         code if code.starts_with("28") => DatabaseProblem::Credentials,
         _ => return None,
     })
@@ -149,6 +156,7 @@ mod tests {
         for (code, says) in [
             ("57P01", "cannot be reached"),
             ("57P03", "cannot be reached"),
+            ("57P05", "cannot be reached"),
             ("08006", "cannot be reached"),
             ("53300", "`most_connections`"),
             ("53200", "lacks memory"),
@@ -167,5 +175,15 @@ mod tests {
             assert!(problem.contains(says), "{code}: {problem}");
         }
         assert_eq!(problem_of_code("23505"), None);
+    }
+
+    #[test]
+    fn a_connection_that_was_idle_for_too_long_is_replaced_like_any_other_that_is_lost() {
+        for code in ["08006", "57P01", "57P02", "57P03", "57P05"] {
+            assert!(ends_connection(code), "{code}");
+        }
+        for code in ["57014", "23505", "42501"] {
+            assert!(!ends_connection(code), "{code}");
+        }
     }
 }

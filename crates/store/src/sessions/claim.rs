@@ -11,6 +11,13 @@ use crate::{Session, Store, StoreError};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims(Arc<Mutex<HashSet<Uuid>>>);
 
+impl Claims {
+    /// The conversations that have a turn under way now.
+    pub(super) fn ids(&self) -> Vec<Uuid> {
+        self.0.lock().iter().copied().collect()
+    }
+}
+
 /// The right to continue a conversation. Dropping it gives the right back.
 #[derive(Debug)]
 pub struct Claim {

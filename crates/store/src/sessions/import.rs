@@ -50,6 +50,7 @@ const MESSAGE_COLUMNS: &[(&str, bool)] = &[
     ("tool_calls", true),
     ("tool_results", true),
     ("timestamp", true),
+    ("position", true),
     ("body", true),
 ];
 
@@ -88,10 +89,18 @@ struct SourceMessage {
     tool_calls: Option<String>,
     tool_results: Option<String>,
     timestamp: Option<String>,
+    position: Option<String>,
     body: Option<String>,
 }
 
-from_row!(SourceMessage { id, role, content, tool_calls, tool_results, timestamp, body });
+from_row!(SourceMessage { id, role, content, tool_calls, tool_results, timestamp, position, body });
+
+impl SourceMessage {
+    /// The position in the conversation, in a file whose messages have one.
+    fn position(&self) -> Option<i64> {
+        self.position.as_deref().and_then(|position| position.parse().ok())
+    }
+}
 
 /// A file of another program, opened for reading only.
 struct Source {
@@ -137,7 +146,8 @@ impl Source {
         query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))
     }
 
-    /// Returns the messages of a session in the order of time. Messages of the same time stay in the order of the file.
+    /// Returns the messages of a session in the order of their positions, or of their times where the file has no
+    /// positions. Messages of the same position or time stay in the order of the file.
     async fn messages(
         &mut self,
         session: &SourceSession,
@@ -145,8 +155,13 @@ impl Source {
         // The file may store ids as texts or as bytes: here, its own form of the session's id is compared.
         let condition = "WHERE session_id = (SELECT id FROM sessions WHERE rowid = ?) ORDER BY rowid";
         let query = sqlx::query_as(AssertSqlSafe(format!("{} {condition}", self.select_messages))).bind(session.row);
-        let rows: Vec<SourceMessage> =
+        let mut rows: Vec<SourceMessage> =
             query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))?;
+        // A clock that was set back gave later messages earlier times.
+        let have_positions = rows.iter().all(|row| row.position().is_some());
+        if have_positions {
+            rows.sort_by_key(SourceMessage::position);
+        }
         let mut at = parse_time(session.created_at.as_deref()).unwrap_or_default();
         let mut messages = Vec::with_capacity(rows.len());
         for row in rows {
@@ -158,7 +173,9 @@ impl Source {
             (message.tool_calls, message.tool_results, message.body) = (row.tool_calls, row.tool_results, row.body);
             messages.push((at, id, message));
         }
-        messages.sort_by_key(|(at, ..)| *at);
+        if !have_positions {
+            messages.sort_by_key(|(at, ..)| *at);
+        }
         Ok(messages)
     }
 }

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::{
     Store, StoreError,
-    database::{query, query_scalar},
+    database::{QueryBuilder, query, query_scalar},
 };
 
 /// Names this work in the table `chores`, which records when it was last done.
@@ -22,7 +22,8 @@ pub struct Retention {
 
 impl Store {
     /// Deletes the sessions that `retention` does not keep, at most once a day, and returns how many. Never deletes
-    /// `in_use` or a session that has grown within a day, because another process may be about to continue it.
+    /// `in_use`, a session with a [claim](Store::claim), or a session that has grown within a day, because another
+    /// process may be about to continue it.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -56,22 +57,29 @@ impl Store {
             .bind(now.timestamp_millis())
             .execute(&mut transaction)
             .await?;
-        let oldest = retention.keep_days.map(|days| (now - day * clamped(days)).timestamp_millis());
-        // No session has the nil UUID, which stands here for none in use.
-        let in_use = in_use.unwrap_or_default();
-        // Without a limit of days, the comparison with null deletes nothing. An offset must not be null, and SQLite
-        // allows it only after a limit, here the highest number.
-        let deleted = query(
-            "DELETE FROM sessions WHERE updated_at < $1 AND id <> $2 AND (updated_at < $3 OR id IN \
-             (SELECT id FROM sessions WHERE $4 IS NOT NULL ORDER BY updated_at DESC, id DESC \
-              LIMIT 9223372036854775807 OFFSET coalesce($4, 0)))",
-        )
-        .bind((now - day).timestamp_millis())
-        .bind(in_use.to_string())
-        .bind(oldest)
-        .bind(retention.keep_sessions.map(i64::from))
-        .execute(&mut transaction)
-        .await?;
+        // No session has the nil UUID, which keeps the list from being empty.
+        let used = self.claims.ids().into_iter().chain([in_use.unwrap_or_default()]);
+        let mut delete = QueryBuilder::new("DELETE FROM sessions WHERE updated_at < ");
+        delete
+            .push_bind((now - day).timestamp_millis())
+            .push(" AND id NOT IN (")
+            .push_list(used.map(|id| id.to_string()))
+            .push(") AND (FALSE");
+        if let Some(days) = retention.keep_days {
+            delete.push(" OR updated_at < ").push_bind((now - day * clamped(days)).timestamp_millis());
+        }
+        if let Some(number) = retention.keep_sessions {
+            // SQLite allows an offset only after a limit, here the highest number.
+            delete
+                .push(
+                    " OR id IN (SELECT id FROM sessions ORDER BY updated_at DESC, id DESC \
+                     LIMIT 9223372036854775807 OFFSET ",
+                )
+                .push_bind(i64::from(number))
+                .push(")");
+        }
+        delete.push(")");
+        let deleted = delete.build().execute(&mut transaction).await?;
         transaction.commit().await?;
         Ok(deleted)
     }

@@ -369,6 +369,19 @@ async fn old_sessions_are_forgotten_by_age_and_by_number(stage: &Stage) {
     }
 }
 
+async fn an_old_session_with_a_turn_under_way_is_not_forgotten(stage: &Stage) {
+    let store = stage.store().await;
+    let retention = Retention { keep_days: Some(30), keep_sessions: Some(1) };
+    let session = begin(&store, "old").await;
+    backdate(&store, &session, 50).await;
+    begin(&store, "new").await;
+    let claim = store.claim(&session).unwrap();
+    let now = Utc::now();
+    assert_eq!(store.forget_sessions_at(now, retention, None).await.unwrap(), 0);
+    drop(claim);
+    assert_eq!(store.forget_sessions_at(now + Duration::hours(25), retention, None).await.unwrap(), 1);
+}
+
 async fn old_sessions_are_looked_for_once_a_day(stage: &Stage) {
     let store = stage.store().await;
     let retention = Retention { keep_days: Some(30), keep_sessions: None };
@@ -569,6 +582,7 @@ on_both!(
     long_titles_are_cut_between_characters,
     costs_are_added_up_and_never_overflow,
     old_sessions_are_forgotten_by_age_and_by_number,
+    an_old_session_with_a_turn_under_way_is_not_forgotten,
     old_sessions_are_looked_for_once_a_day,
     a_cancelled_step_is_stored_in_full_or_not_at_all,
     a_query_for_one_principal_finds_the_conversations_of_no_other

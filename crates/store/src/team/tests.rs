@@ -259,6 +259,12 @@ async fn a_token_takes_those_along_that_were_made_with_it(stage: &Stage) {
     let left = store.team_tokens(TokenFilter::Of(ANN)).await.unwrap();
     assert_eq!(left.len(), 1);
     assert!(store.team_token(TokenHash::of("t-4")).await.unwrap().is_some());
+    // A request that was let in just before still makes no token.
+    for revoked in [&first, &second] {
+        let late = new("t-6").made_with(revoked);
+        assert_eq!(store.keep_token(ANN, &late, &by()).await.unwrap(), None);
+    }
+    assert_eq!(store.team_tokens(TokenFilter::Of(ANN)).await.unwrap(), left);
 }
 
 async fn a_removed_member_is_noted_until_its_values_are_deleted(stage: &Stage) {

@@ -468,6 +468,9 @@ pub(crate) fn turn_exit(end: &End, unapproved_tools: &[String]) -> Result<Exit, 
         End::Repeating => Err(limit_failure("REPEATING", "the model made the same call again and again")
             .hint("ask in another way, or choose another model with --model")),
         End::Refused => Err(Failure::new(Exit::Model, "REFUSED", "the model refused to answer")),
+        End::BrokenOff(reason) => {
+            Err(Failure::new(Exit::Model, "BROKEN_OFF", format!("the provider broke off the answer: {reason}")))
+        }
         // The turn has an answer, or was cancelled.
         _ => match unapproved_tools {
             [] => Ok(Exit::Ok),

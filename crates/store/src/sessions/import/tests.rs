@@ -116,6 +116,20 @@ async fn sessions_from_before_there_were_tools_are_taken_over() {
     assert!(messages.iter().all(|message| message.tool_calls.is_none() && message.body.is_none()));
 }
 
+#[tokio::test]
+async fn the_positions_of_a_file_count_more_than_its_times() {
+    let mut old = Old::new(&[FIRST, SECOND, "ALTER TABLE messages ADD COLUMN position INTEGER"]).await;
+    old.session(SESSION, "").await;
+    // The clock was set back before the second message.
+    for (number, role, content, position) in [(2, "assistant", "second", 10), (3, "user", "first", 9)] {
+        old.says(number, SESSION, role, content).await;
+        old.run(&format!("UPDATE messages SET position = {position} WHERE content = '{content}'")).await;
+    }
+    let (_folder, store) = new_store().await;
+    assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(1, 2, 0));
+    assert_eq!(contents(&store, SESSION).await, ["first", "second"]);
+}
+
 async fn calls_and_results_come_with_the_columns_of_the_second_schema(stage: &Stage) {
     let mut old = Old::new(&[FIRST]).await;
     old.session(SESSION, "").await;
