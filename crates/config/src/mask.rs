@@ -321,7 +321,7 @@ fn spans_of_json(text: &str) -> Option<Spans> {
     Some(spans)
 }
 
-/// Adds the secrets in `node`, which is the value of `name`.
+/// Adds the secrets in `node`, which is the value of `name`, or below the value of this name of a secret.
 fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) {
     match &node.value {
         Value::Text(value) => {
@@ -337,7 +337,13 @@ fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) 
         Value::Number(_) if is_secret_name(name) => spans.push(node.at.clone()),
         Value::List(nodes) => nodes.iter().for_each(|node| collect_json_secrets(node, name, text, spans)),
         Value::Map(members) => {
-            members.iter().for_each(|member| collect_json_secrets(&member.node, &member.name, text, spans))
+            let is_below_secret = is_secret_name(name);
+            for member in members {
+                // Everything below the name of a secret is secret: a member without such a name counts under that one.
+                let inherits = is_below_secret && !is_secret_name(&member.name);
+                let name = if inherits { name } else { member.name.as_str() };
+                collect_json_secrets(&member.node, name, text, spans);
+            }
         }
         _ => {}
     }
@@ -539,6 +545,10 @@ mod tests {
             ),
             (r#"--config={"password": 12345678}"#, &["12345678"]),
             (r#"{"password":"a\u0026b"}"#, &["a&b", r"a\u0026b"]),
+            (
+                r#"{"credentials":{"value":"abc","more":[{"x":"def"}],"pin":1234},"apiKeys":[["ghi"]],"x":"y"}"#,
+                &["abc", "def", "1234", "ghi"],
+            ),
             ("--dsn=host=db user=ada password=abc sslmode=on", &["abc"]),
             ("Server=db;User Id=ada;Password=abc;Encrypt=yes", &["abc"]),
             ("host=db password='a b' user=ada", &["a b"]),
