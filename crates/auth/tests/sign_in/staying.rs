@@ -1,11 +1,11 @@
 use std::sync::{Arc, Mutex};
 
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use serde_json::json;
 use toolrack_auth::{SignIn, SignedOut, TokenStore as _};
 use toolrack_host::{
-    Fact, State, Witness,
-    spec::{Grant, OAuth, TextOrFile, Transport},
+    ChildPlan, Fact, ResolveError, Resolver, ServerName, State, Verbatim, Witness,
+    spec::{Grant, Http, OAuth, Stdio, TextOrFile, Transport},
 };
 use toolrack_testkit::authorization::{AuthorizationFault, CLIENT, CLIENT_SECRET, FakeAuthorization};
 
@@ -144,6 +144,66 @@ async fn signing_out_of_a_server_that_cannot_revoke_deletes_the_tokens_and_says_
         assert!(told.starts_with(outcome), "{told}");
     }
     assert_eq!(stage.server.counts().revocations, 0);
+}
+
+#[tokio::test]
+async fn signing_out_deletes_the_tokens_even_if_a_placeholder_has_no_value() {
+    let mut stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let store = Arc::<toolrack_auth::MemoryTokens>::clone(&stage.store);
+    stage.sign_in = SignIn::builder(store).resolver(Arc::new(NoSecret)).build();
+    match stage.sign_in.logout(stage.destination()).await.unwrap() {
+        SignedOut::NotRevoked(error) => assert!(error.to_string().contains("is not set"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(stage.store.keys().await.unwrap().is_empty());
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), SignedOut::WasNotSignedIn);
+}
+
+/// A resolver that has no value for a placeholder in `oauth`.
+struct NoSecret;
+
+impl Resolver for NoSecret {
+    fn stdio<'a>(&'a self, name: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
+        Verbatim.stdio(name, spec)
+    }
+
+    fn url<'a>(&'a self, name: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>> {
+        Verbatim.url(name, spec)
+    }
+
+    fn headers<'a>(
+        &'a self,
+        name: &'a ServerName,
+        spec: &'a Http,
+    ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
+        Verbatim.headers(name, spec)
+    }
+
+    fn oauth<'a>(&'a self, _: &'a ServerName, _: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {
+        Box::pin(async { Err(ResolveError::new("oauth.client_secret: ${SECRET} is not set")) })
+    }
+}
+
+#[tokio::test]
+async fn signing_out_deletes_what_is_left_of_a_sign_in_and_says_that_there_was_none() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    stage.server.revoke();
+    echo(&host).await.unwrap_err();
+    assert!(!stage.sign_in.accounts().await.unwrap()[0].signed_in, "only the registered client is left");
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), SignedOut::WasNotSignedIn);
+    assert!(stage.store.keys().await.unwrap().is_empty());
+    host.shutdown().await;
+
+    stage.login().await.unwrap();
+    let key = stage.store.keys().await.unwrap().remove(0);
+    let lease = stage.store.lease(&key, std::time::Duration::from_secs(60)).await.unwrap();
+    lease.save(b"damaged".to_vec()).await.unwrap();
+    lease.release().await;
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), SignedOut::WasNotSignedIn);
+    assert!(stage.store.keys().await.unwrap().is_empty());
 }
 
 #[tokio::test]
