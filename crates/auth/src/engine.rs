@@ -136,12 +136,14 @@ impl AuthorizationServer {
     }
 
     /// Returns the scopes to request with a grant that needs no user: `scopes`, or those that the server names if
-    /// `scopes` is empty.
+    /// `scopes` is empty. The latter without `offline_access`, which asks for a refresh token: such a grant needs none.
     pub(crate) async fn scopes_without_user(&self, scopes: &[String]) -> Vec<String> {
-        match scopes {
-            [] => self.manager.select_initial_scopes(&[]).await,
-            scopes => scopes.to_vec(),
+        if !scopes.is_empty() {
+            return scopes.to_vec();
         }
+        let mut scopes = self.manager.select_initial_scopes(&[]).await;
+        scopes.retain(|scope| scope != OFFLINE_ACCESS);
+        scopes
     }
 
     /// Prepares the page on which the user signs in. It requests `scopes`, or the scopes that the server names if

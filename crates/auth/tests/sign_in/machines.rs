@@ -34,6 +34,16 @@ async fn a_workload_signs_in_by_itself_and_again_when_its_token_has_ended() {
 }
 
 #[tokio::test]
+async fn a_workload_asks_for_the_scopes_of_the_server_and_for_no_refresh_token() {
+    // The authorization server supports `offline_access`, and a user's sign-in asks for it.
+    let stage = Stage::with(FakeAuthorization::start([]), workload(ASSERTION));
+    stage.login().await.unwrap();
+    let requests = stage.server.requests();
+    let asked = requests.iter().find(|asked| asked.endpoint == "POST /token").unwrap();
+    assert_eq!(asked.parameter("scope"), Some("tools"));
+}
+
+#[tokio::test]
 async fn a_refused_workload_fails_after_one_request() {
     let stage = Stage::with(FakeAuthorization::start([]), workload("canary-assertion"));
     let host = stage.host().await;
