@@ -62,10 +62,11 @@ impl Inner {
         let stored = match self.load(&slot.key).await {
             Ok(stored) => stored.map(Arc::new),
             // The request goes out without a token, because most servers want none. A server that wants one answers
-            // 401, and then the error of that request reports the failure of the store.
+            // 401, and then the error of that request reports the failure of the store. The next request reads the
+            // store again: a failure does not mean that there are no tokens.
             Err(error) => {
                 tracing::warn!(server = %to.server, %error, "the stored tokens cannot be read");
-                None
+                return Ok(None);
             }
         };
         slot.set_cached(stored.clone());
