@@ -173,6 +173,13 @@ impl Inner {
                 self.save(slot, lease, stored).await?;
                 Err(AuthError::Ended)
             }
+            // The authorization server has forgotten the client that it once registered. The user signs in again, with a
+            // new one.
+            Err(AuthError::NoClient { .. }) if stored.client.registered => {
+                slot.set_cached(None);
+                lease.delete().await?;
+                Err(AuthError::Ended)
+            }
             Err(error) => Err(error),
         }
     }
@@ -186,7 +193,7 @@ impl Inner {
         let mut context = self.context(to).await?;
         context.permit = context.slot.permit().await;
         let AuthContext { oauth, slot, server, .. } = &context;
-        let stored = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
+        let mut stored = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
         let sent = challenge.sent.as_ref();
         if let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some())
             && stored.authorization_header().as_ref() != sent
@@ -208,11 +215,14 @@ impl Inner {
         }
         if challenge.status == 401
             && !needs_new_sign_in
-            && let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some())
+            && let Some(refused) = stored.as_ref().filter(|stored| stored.tokens.is_some())
         {
-            let stale = StaleCredentials::Refused(Arc::clone(stored), primary.map(str::to_owned));
+            let stale = StaleCredentials::Refused(Arc::clone(refused), primary.map(str::to_owned));
             match self.renew_in_own_task(to.server, &context, stale).await {
-                Err(AuthError::Ended) => {}
+                // What is left in the store, if anything, has the client for the next sign-in.
+                Err(AuthError::Ended) => {
+                    stored = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
+                }
                 renewed => return Ok(renewed?),
             }
         }

@@ -347,7 +347,8 @@ fn bad_redirect(why: &str) -> AuthError {
 }
 
 /// Renews the tokens of `credentials`. `oauth` has the configuration of the client. Returns [`AuthError::Ended`] if the
-/// authorization server does not accept the refresh token any more, or if there is none.
+/// authorization server does not accept the refresh token any more, or if there is none, and [`AuthError::NoClient`] if
+/// it does not accept the client.
 pub(crate) async fn refresh(
     http: Arc<GuardedHttp>,
     server: &Url,
@@ -388,7 +389,10 @@ pub(crate) async fn refresh(
     manager.set_credential_store(store);
     let response = manager.refresh_token().await.map_err(|error| match error {
         RmcpError::TokenRefreshRejected(_) | RmcpError::AuthorizationRequired => AuthError::Ended,
-        error => AuthError::Unavailable { why: message(&error, &secrets, http.no_response_reason().as_deref()) },
+        error => {
+            let why = message(&error, &secrets, http.no_response_reason().as_deref());
+            if http.refuses_client() { AuthError::NoClient { why } } else { AuthError::Unavailable { why } }
+        }
     })?;
     let mut renewed = Tokens::from_rmcp(&response, &tokens.scopes, credentials.key.is_some())?;
     // If the response has no new refresh token, the old one stays valid (RFC 6749, 6).

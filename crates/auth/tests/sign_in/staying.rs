@@ -113,6 +113,40 @@ async fn an_authorization_server_that_fails_costs_the_call_and_not_the_sign_in()
 }
 
 #[tokio::test]
+async fn a_registered_client_that_the_server_has_forgotten_needs_a_new_sign_in_and_a_new_registration() {
+    for error in ["invalid_client", "unauthorized_client"] {
+        let stage = Stage::of(FakeAuthorization::start([]));
+        stage.login().await.unwrap();
+        let host = stage.host().await;
+        stage.server.expire_access_tokens();
+        stage.server.set_faults([AuthorizationFault::TokenError(error)]);
+        let refused = echo(&host).await.unwrap_err();
+        assert_eq!(refused.code(), "AUTH_REQUIRED", "{refused}");
+        assert!(stage.store.keys().await.unwrap().is_empty(), "the registration is of no use");
+        host.shutdown().await;
+        stage.server.set_faults([]);
+        stage.login().await.unwrap();
+        assert_eq!(stage.server.counts().registrations, 2);
+    }
+}
+
+#[tokio::test]
+async fn a_configured_client_that_the_server_refuses_is_named_as_the_reason() {
+    let oauth =
+        OAuth { client_id: Some(CLIENT.to_owned()), client_secret: Some(CLIENT_SECRET.to_owned()), ..OAuth::default() };
+    let stage = Stage::with(FakeAuthorization::start([]), oauth);
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    stage.server.expire_access_tokens();
+    stage.server.set_faults([AuthorizationFault::TokenError("invalid_client")]);
+    let refused = echo(&host).await.unwrap_err();
+    assert_eq!(refused.code(), "AUTH_REQUIRED", "{refused}");
+    assert!(refused.hint().unwrap().contains("invalid_client"), "{refused}");
+    assert!(stage.sign_in.accounts().await.unwrap()[0].signed_in, "the user can correct the client");
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn signing_out_revokes_the_tokens_and_deletes_them() {
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
