@@ -173,7 +173,7 @@ impl Inner {
                 self.save(slot, lease, stored).await?;
                 Err(AuthError::Ended)
             }
-            // The authorization server has forgotten the client that it once registered. The user signs in again, with a
+            // The authorization server has forgotten the client that it once registered. The next sign-in registers a
             // new one.
             Err(AuthError::NoClient { .. }) if stored.client.registered => {
                 slot.set_cached(None);
@@ -312,14 +312,21 @@ impl From<AuthError> for NoNewToken {
 }
 
 impl Inner {
-    fn not_authorized(&self, server: &ServerName, refused: NoNewToken) -> NotAuthorized {
+    fn not_authorized(&self, to: Destination<'_>, refused: NoNewToken) -> NotAuthorized {
         match refused {
-            NoNewToken::SignIn(scopes) => NotAuthorized::SignIn { how: (self.sign_in_hint)(server, &scopes) },
+            NoNewToken::SignIn(scopes) => NotAuthorized::SignIn { how: (self.sign_in_hint)(to.server, &scopes) },
             NoNewToken::Error(error @ (AuthError::Unavailable { .. } | AuthError::Egress(_) | AuthError::Store(_))) => {
                 NotAuthorized::Unavailable { why: error.to_string() }
             }
+            // A file with an assertion may be missing for a moment, and so may metadata. No user would sign in after
+            // that, so the next request tries again.
+            NoNewToken::Error(error @ (AuthError::Config { .. } | AuthError::Discovery { .. }))
+                if !to.spec.oauth.grant.needs_user() =>
+            {
+                NotAuthorized::Unavailable { why: error.to_string() }
+            }
             NoNewToken::Error(error) => {
-                NotAuthorized::SignIn { how: format!("{} ({error})", (self.sign_in_hint)(server, &[])) }
+                NotAuthorized::SignIn { how: format!("{} ({error})", (self.sign_in_hint)(to.server, &[])) }
             }
         }
     }
@@ -333,7 +340,7 @@ impl Authorizer for SignIn {
     ) -> BoxFuture<'a, Result<Option<Signature>, NotAuthorized>> {
         Box::pin(async move {
             let signed = Box::pin(self.0.sign(to, method)).await;
-            signed.map_err(|error| self.0.not_authorized(to.server, error.into()))
+            signed.map_err(|error| self.0.not_authorized(to, error.into()))
         })
     }
 
@@ -344,7 +351,7 @@ impl Authorizer for SignIn {
     fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>> {
         Box::pin(async move {
             let renewed = Box::pin(self.0.reauthorize(to, &challenge)).await;
-            renewed.map_err(|refused| self.0.not_authorized(to.server, refused))
+            renewed.map_err(|refused| self.0.not_authorized(to, refused))
         })
     }
 

@@ -235,8 +235,8 @@ impl Inner {
         Ok(signed)
     }
 
-    /// Deletes what the store has under the key of `slot`, and then revokes the tokens in it if the authorization server
-    /// supports that. They cannot be revoked without `context`.
+    /// Deletes what the store has under the key of `slot`, and then revokes the tokens in it if the authorization
+    /// server supports that. They cannot be revoked without `context`.
     async fn delete_and_revoke(
         &self,
         slot: &Slot,

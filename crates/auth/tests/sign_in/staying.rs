@@ -10,12 +10,12 @@ use futures::future::{BoxFuture, join_all};
 use serde_json::json;
 use toolrack_auth::{MemoryTokens, SignIn, SignedOut, TokenKey, TokenLease, TokenStore, TokenStoreError};
 use toolrack_host::{
-    Authorizer as _, ChildPlan, Fact, ResolveError, Resolver, ServerName, State, Verbatim, Witness,
-    spec::{Grant, Http, OAuth, Stdio, TextOrFile, Transport},
+    Authorizer as _, Fact, State, Witness,
+    spec::{Grant, OAuth, TextOrFile, Transport},
 };
 use toolrack_testkit::authorization::{AuthorizationFault, CLIENT, CLIENT_SECRET, FakeAuthorization};
 
-use crate::stage::{Stage, echo, state};
+use crate::stage::{NoSecret, Stage, echo, state};
 
 #[tokio::test]
 async fn a_server_that_wants_a_sign_in_says_how_and_is_connected_when_the_user_has_signed_in() {
@@ -198,31 +198,6 @@ async fn signing_out_deletes_the_tokens_even_if_a_placeholder_has_no_value() {
     }
     assert!(stage.store.keys().await.unwrap().is_empty());
     assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), SignedOut::WasNotSignedIn);
-}
-
-/// A resolver that has no value for a placeholder in `oauth`.
-struct NoSecret;
-
-impl Resolver for NoSecret {
-    fn stdio<'a>(&'a self, name: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
-        Verbatim.stdio(name, spec)
-    }
-
-    fn url<'a>(&'a self, name: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>> {
-        Verbatim.url(name, spec)
-    }
-
-    fn headers<'a>(
-        &'a self,
-        name: &'a ServerName,
-        spec: &'a Http,
-    ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
-        Verbatim.headers(name, spec)
-    }
-
-    fn oauth<'a>(&'a self, _: &'a ServerName, _: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {
-        Box::pin(async { Err(ResolveError::new("oauth.client_secret: ${SECRET} is not set")) })
-    }
 }
 
 #[tokio::test]
