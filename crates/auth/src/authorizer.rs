@@ -62,10 +62,11 @@ impl Inner {
         let stored = match self.load(&slot.key).await {
             Ok(stored) => stored.map(Arc::new),
             // The request goes out without a token, because most servers want none. A server that wants one answers
-            // 401, and then the error of that request reports the failure of the store.
+            // 401, and then the error of that request reports the failure of the store. The next request reads the
+            // store again: a failure does not mean that there are no tokens.
             Err(error) => {
                 tracing::warn!(server = %to.server, %error, "the stored tokens cannot be read");
-                None
+                return Ok(None);
             }
         };
         slot.set_cached(stored.clone());
@@ -172,6 +173,13 @@ impl Inner {
                 self.save(slot, lease, stored).await?;
                 Err(AuthError::Ended)
             }
+            // The authorization server has forgotten the client that it once registered. The next sign-in registers a
+            // new one.
+            Err(AuthError::NoClient { .. }) if stored.client.registered => {
+                slot.set_cached(None);
+                lease.delete().await?;
+                Err(AuthError::Ended)
+            }
             Err(error) => Err(error),
         }
     }
@@ -185,7 +193,7 @@ impl Inner {
         let mut context = self.context(to).await?;
         context.permit = context.slot.permit().await;
         let AuthContext { oauth, slot, server, .. } = &context;
-        let stored = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
+        let mut stored = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
         let sent = challenge.sent.as_ref();
         if let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some())
             && stored.authorization_header().as_ref() != sent
@@ -207,11 +215,14 @@ impl Inner {
         }
         if challenge.status == 401
             && !needs_new_sign_in
-            && let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some())
+            && let Some(refused) = stored.as_ref().filter(|stored| stored.tokens.is_some())
         {
-            let stale = StaleCredentials::Refused(Arc::clone(stored), primary.map(str::to_owned));
+            let stale = StaleCredentials::Refused(Arc::clone(refused), primary.map(str::to_owned));
             match self.renew_in_own_task(to.server, &context, stale).await {
-                Err(AuthError::Ended) => {}
+                // What is left in the store, if anything, has the client for the next sign-in.
+                Err(AuthError::Ended) => {
+                    stored = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
+                }
                 renewed => return Ok(renewed?),
             }
         }
@@ -301,14 +312,21 @@ impl From<AuthError> for NoNewToken {
 }
 
 impl Inner {
-    fn not_authorized(&self, server: &ServerName, refused: NoNewToken) -> NotAuthorized {
+    fn not_authorized(&self, to: Destination<'_>, refused: NoNewToken) -> NotAuthorized {
         match refused {
-            NoNewToken::SignIn(scopes) => NotAuthorized::SignIn { how: (self.sign_in_hint)(server, &scopes) },
+            NoNewToken::SignIn(scopes) => NotAuthorized::SignIn { how: (self.sign_in_hint)(to.server, &scopes) },
             NoNewToken::Error(error @ (AuthError::Unavailable { .. } | AuthError::Egress(_) | AuthError::Store(_))) => {
                 NotAuthorized::Unavailable { why: error.to_string() }
             }
+            // A file with an assertion may be missing for a moment, and so may metadata. No user would sign in after
+            // that, so the next request tries again.
+            NoNewToken::Error(error @ (AuthError::Config { .. } | AuthError::Discovery { .. }))
+                if !to.spec.oauth.grant.needs_user() =>
+            {
+                NotAuthorized::Unavailable { why: error.to_string() }
+            }
             NoNewToken::Error(error) => {
-                NotAuthorized::SignIn { how: format!("{} ({error})", (self.sign_in_hint)(server, &[])) }
+                NotAuthorized::SignIn { how: format!("{} ({error})", (self.sign_in_hint)(to.server, &[])) }
             }
         }
     }
@@ -322,7 +340,7 @@ impl Authorizer for SignIn {
     ) -> BoxFuture<'a, Result<Option<Signature>, NotAuthorized>> {
         Box::pin(async move {
             let signed = Box::pin(self.0.sign(to, method)).await;
-            signed.map_err(|error| self.0.not_authorized(to.server, error.into()))
+            signed.map_err(|error| self.0.not_authorized(to, error.into()))
         })
     }
 
@@ -333,7 +351,7 @@ impl Authorizer for SignIn {
     fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>> {
         Box::pin(async move {
             let renewed = Box::pin(self.0.reauthorize(to, &challenge)).await;
-            renewed.map_err(|refused| self.0.not_authorized(to.server, refused))
+            renewed.map_err(|refused| self.0.not_authorized(to, refused))
         })
     }
 

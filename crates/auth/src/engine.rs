@@ -136,12 +136,14 @@ impl AuthorizationServer {
     }
 
     /// Returns the scopes to request with a grant that needs no user: `scopes`, or those that the server names if
-    /// `scopes` is empty.
+    /// `scopes` is empty. The latter without `offline_access`, which asks for a refresh token: such a grant needs none.
     pub(crate) async fn scopes_without_user(&self, scopes: &[String]) -> Vec<String> {
-        match scopes {
-            [] => self.manager.select_initial_scopes(&[]).await,
-            scopes => scopes.to_vec(),
+        if !scopes.is_empty() {
+            return scopes.to_vec();
         }
+        let mut scopes = self.manager.select_initial_scopes(&[]).await;
+        scopes.retain(|scope| scope != OFFLINE_ACCESS);
+        scopes
     }
 
     /// Prepares the page on which the user signs in. It requests `scopes`, or the scopes that the server names if
@@ -345,7 +347,8 @@ fn bad_redirect(why: &str) -> AuthError {
 }
 
 /// Renews the tokens of `credentials`. `oauth` has the configuration of the client. Returns [`AuthError::Ended`] if the
-/// authorization server does not accept the refresh token any more, or if there is none.
+/// authorization server does not accept the refresh token any more, or if there is none, and [`AuthError::NoClient`] if
+/// it does not accept the client.
 pub(crate) async fn refresh(
     http: Arc<GuardedHttp>,
     server: &Url,
@@ -386,7 +389,10 @@ pub(crate) async fn refresh(
     manager.set_credential_store(store);
     let response = manager.refresh_token().await.map_err(|error| match error {
         RmcpError::TokenRefreshRejected(_) | RmcpError::AuthorizationRequired => AuthError::Ended,
-        error => AuthError::Unavailable { why: message(&error, &secrets, http.no_response_reason().as_deref()) },
+        error => {
+            let why = message(&error, &secrets, http.no_response_reason().as_deref());
+            if http.refuses_client() { AuthError::NoClient { why } } else { AuthError::Unavailable { why } }
+        }
     })?;
     let mut renewed = Tokens::from_rmcp(&response, &tokens.scopes, credentials.key.is_some())?;
     // If the response has no new refresh token, the old one stays valid (RFC 6749, 6).

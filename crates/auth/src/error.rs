@@ -36,7 +36,7 @@ pub enum AuthError {
     /// tokens.
     #[error("the server accepts only tokens that are bound to a key (DPoP): set `oauth.dpop` to true in its entry")]
     NotBound,
-    /// There is no client to sign in with, and none can be registered.
+    /// There is no client to sign in with and none can be registered, or the authorization server refuses the client.
     #[error("this program is not a client of its authorization server: {why}")]
     NoClient {
         /// The problem, escaped.

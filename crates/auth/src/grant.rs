@@ -4,7 +4,7 @@
 //! `rmcp` supports only client credentials, and only with a secret. A grant needs only one or two
 //! requests with a form, so this crate sends them itself.
 
-use http::{Method, Request, header};
+use http::{Method, Request, StatusCode, header};
 use rmcp::transport::auth::AuthorizationMetadata;
 use serde_json::Value;
 use toolrack_host::spec::{Grant, IdentityProvider, OAuth};
@@ -94,16 +94,23 @@ impl<'a> Form<'a> {
         if status.is_success() && value.is_object() {
             return Ok(value);
         }
-        let field = |name: &str| value[name].as_str().map(|text| quote_without(text, &self.secrets));
+        Err(self.failure(status, &value, receiver))
+    }
+
+    /// Returns the error for a response without a token. `receiver` names the receiver of the form.
+    fn failure(&self, status: StatusCode, body: &Value, receiver: &str) -> AuthError {
+        let field = |name: &str| body[name].as_str().map(|text| quote_without(text, &self.secrets));
         let why = match (field("error"), field("error_description")) {
             (Some(error), Some(description)) => format!("{error}, {description}"),
             (Some(error), None) => error,
             _ => format!("HTTP {}, with a body that cannot be read", status.as_u16()),
         };
-        if status.is_server_error() {
-            return Err(unavailable(why));
+        let is_passing =
+            status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
+        if is_passing {
+            return AuthError::Unavailable { why: format!("{receiver}: {why}") };
         }
-        Err(AuthError::NoToken { why: format!("{receiver} answered: {why}") })
+        AuthError::NoToken { why: format!("{receiver} answered: {why}") }
     }
 }
 

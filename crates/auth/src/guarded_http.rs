@@ -22,7 +22,7 @@ use url::Url;
 use crate::{
     dpop::Nonce,
     error::AuthError,
-    token_request::{RequestSigner, wants_nonce},
+    token_request::{RequestSigner, refuses_client, wants_nonce},
 };
 
 /// The timeout of connecting, TCP and TLS together.
@@ -93,6 +93,8 @@ struct Observations {
     requests: AtomicU32,
     /// Whether the metadata of a resource requires tokens that are bound to a key. `rmcp` does not keep that field.
     requires_bound_tokens: AtomicBool,
+    /// Whether the last response refuses the client. `rmcp` keeps such an error only as text.
+    refuses_client: AtomicBool,
     /// The nonce that the token endpoint wants in proofs.
     nonce: ArcSwapOption<Nonce>,
     /// The reason why the last request got no response. It is kept here because `rmcp` drops it from some of its
@@ -153,6 +155,11 @@ impl GuardedHttp {
         self.observed.requires_bound_tokens.load(Ordering::Relaxed)
     }
 
+    /// Returns whether the last response refuses the client itself.
+    pub(crate) fn refuses_client(&self) -> bool {
+        self.observed.refuses_client.load(Ordering::Relaxed)
+    }
+
     /// Returns the reason why the last request got no response; `None` when it got a response.
     pub(crate) fn no_response_reason(&self) -> Option<String> {
         self.observed.no_response_reason.load().as_deref().cloned()
@@ -211,6 +218,7 @@ impl GuardedHttp {
             }
             answer.body_mut().extend_from_slice(&chunk);
         }
+        self.observed.refuses_client.store(refuses_client(&answer), Ordering::Relaxed);
         if answer.status().is_success() && requires_bound_tokens(answer.body()) {
             self.observed.requires_bound_tokens.store(true, Ordering::Relaxed);
         }

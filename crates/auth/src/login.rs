@@ -12,6 +12,7 @@ use crate::{
     error::AuthError,
     revoke::revoke,
     sign_in::{AuthContext, Inner, SignIn},
+    slot::Slot,
 };
 
 /// A successful sign-in. Untrusted: the server chooses the issuer and the scopes.
@@ -104,16 +105,17 @@ impl SignIn {
     }
 
     /// Deletes the tokens for a server, and then revokes them if its authorization server supports that. Runs to its
-    /// end even if this future is dropped.
+    /// end even if this future is dropped. If a placeholder in the `oauth` of the server's entry has no value, the
+    /// tokens are deleted, but not revoked.
     ///
     /// # Errors
     /// [`AuthError::Store`] when the tokens cannot be deleted.
     pub async fn logout(&self, to: Destination<'_>) -> Result<SignedOut, AuthError> {
         let inner = &self.0;
-        let (context, name) = (inner.context(to).await?, to.server.clone());
+        let (slot, context, name) = (inner.slot(&to), inner.context(to).await, to.server.clone());
         let task_inner = Arc::clone(inner);
         let signed_out = inner.run_to_completion(async move {
-            let signed_out = task_inner.delete_and_revoke(&context).await?;
+            let signed_out = task_inner.delete_and_revoke(&slot, context).await?;
             if let Some(outcome) = signed_out.outcome() {
                 task_inner.report(Fact::SignedOut { server: name, outcome });
             }
@@ -233,20 +235,26 @@ impl Inner {
         Ok(signed)
     }
 
-    /// Deletes the tokens from the store, and then revokes them if the authorization server supports that.
-    async fn delete_and_revoke(&self, context: &AuthContext) -> Result<SignedOut, AuthError> {
-        let AuthContext { oauth, slot, server, .. } = context;
+    /// Deletes what the store has under the key of `slot`, and then revokes the tokens in it if the authorization
+    /// server supports that. They cannot be revoked without `context`.
+    async fn delete_and_revoke(
+        &self,
+        slot: &Slot,
+        context: Result<AuthContext, AuthError>,
+    ) -> Result<SignedOut, AuthError> {
         // The lease keeps another process from renewing and storing the tokens meanwhile.
         let lease = self.lease(&slot.key).await?;
         let outcome = async {
-            let Some(stored) = self.load(&slot.key).await? else {
-                return Ok(SignedOut::WasNotSignedIn);
-            };
+            let stored = self.load(&slot.key).await?;
             // From now on, requests of this process are sent without the tokens.
             slot.set_cached(None);
+            // This also deletes a registered client without tokens, and bytes that cannot be read.
             lease.delete().await?;
-            let revoked = match self.http_maker.http_for(server) {
-                Ok(http) => with_operation_timeout(revoke(http, server, &stored, oauth)).await,
+            let Some(stored) = stored.filter(|stored| stored.tokens.is_some()) else {
+                return Ok(SignedOut::WasNotSignedIn);
+            };
+            let revoked = match context {
+                Ok(context) => self.revoke_tokens(&context, &stored).await,
                 Err(error) => Err(error),
             };
             Ok(match revoked {
@@ -258,6 +266,14 @@ impl Inner {
         .await;
         lease.release().await;
         outcome
+    }
+
+    /// Revokes the tokens of `stored`, which the store has no longer. Returns `false` if the authorization server
+    /// cannot revoke tokens.
+    async fn revoke_tokens(&self, context: &AuthContext, stored: &Credentials) -> Result<bool, AuthError> {
+        let AuthContext { oauth, server, .. } = context;
+        let http = self.http_maker.http_for(server)?;
+        with_operation_timeout(revoke(http, server, stored, oauth)).await
     }
 }
 

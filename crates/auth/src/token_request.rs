@@ -104,5 +104,15 @@ pub(crate) fn wants_nonce(answer: &Response<Vec<u8>>) -> bool {
     matches!(answer.status().as_u16(), 400 | 401) && error["error"] == "use_dpop_nonce"
 }
 
+/// Returns whether the server refuses the client itself (RFC 6749, 5.2): it does not know the client, or the client may
+/// not use this grant.
+pub(crate) fn refuses_client(answer: &Response<Vec<u8>>) -> bool {
+    if !matches!(answer.status().as_u16(), 400 | 401) {
+        return false;
+    }
+    let error: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+    error["error"].as_str().is_some_and(|code| ["invalid_client", "unauthorized_client"].contains(&code))
+}
+
 #[cfg(test)]
 mod tests;

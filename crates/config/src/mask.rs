@@ -123,13 +123,18 @@ const HARMLESS_ENDINGS: &[&str] = &["author", "dir", "file", "method", "mode", "
 pub(crate) fn is_secret_name(name: &str) -> bool {
     let words = words_of_name(name);
     let plain = name.to_ascii_lowercase();
-    // Names of folders, authors and numbers. Their values occur in ordinary output, which must stay readable.
-    let is_harmless = matches!(name, "PWD" | "OLDPWD" | "XAUTHORITY")
+    !is_harmless(name, &words) && (SECRET_NAMES.iter().any(|word| plain.contains(word)) || ends_in_secret_word(&words))
+}
+
+/// Returns whether a name with these words says that its value is no secret: names of folders, authors and numbers.
+/// Such values occur in ordinary output, which must stay readable.
+fn is_harmless(name: &str, words: &[String]) -> bool {
+    let plain = name.to_ascii_lowercase();
+    matches!(name, "PWD" | "OLDPWD" | "XAUTHORITY")
         || plain.contains("author_")
         || plain.contains("author-")
         || words.ends_with(&["max".to_owned(), "tokens".to_owned()])
-        || words.last().is_some_and(|last| HARMLESS_ENDINGS.contains(&&**last));
-    !is_harmless && (SECRET_NAMES.iter().any(|word| plain.contains(word)) || ends_in_secret_word(&words))
+        || words.last().is_some_and(|last| HARMLESS_ENDINGS.contains(&&**last))
 }
 
 /// Returns whether `value` is a secret, because `name` is the [name of a secret](is_secret_name). An exception is the
@@ -321,7 +326,7 @@ fn spans_of_json(text: &str) -> Option<Spans> {
     Some(spans)
 }
 
-/// Adds the secrets in `node`, which is the value of `name`.
+/// Adds the secrets in `node`, which is the value of `name`, or below the value of this name of a secret.
 fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) {
     match &node.value {
         Value::Text(value) => {
@@ -337,7 +342,16 @@ fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) 
         Value::Number(_) if is_secret_name(name) => spans.push(node.at.clone()),
         Value::List(nodes) => nodes.iter().for_each(|node| collect_json_secrets(node, name, text, spans)),
         Value::Map(members) => {
-            members.iter().for_each(|member| collect_json_secrets(&member.node, &member.name, text, spans))
+            let is_below_secret = is_secret_name(name);
+            for member in members {
+                // Below the name of a secret, a member counts under that name, unless its own name says what it is:
+                // the type in `"auth": { "type": "oauth2" }` is no secret.
+                let is_text = matches!(member.node.value, Value::Text(_));
+                let says_itself = is_secret_name(&member.name)
+                    || (is_text && is_harmless(&member.name, &words_of_name(&member.name)));
+                let name = if is_below_secret && !says_itself { name } else { member.name.as_str() };
+                collect_json_secrets(&member.node, name, text, spans);
+            }
         }
         _ => {}
     }
@@ -539,6 +553,11 @@ mod tests {
             ),
             (r#"--config={"password": 12345678}"#, &["12345678"]),
             (r#"{"password":"a\u0026b"}"#, &["a&b", r"a\u0026b"]),
+            (
+                r#"{"credentials":{"value":"abc","more":[{"x":"def"}],"pin":1234},"apiKeys":[["ghi"]],"x":"y"}"#,
+                &["abc", "def", "1234", "ghi"],
+            ),
+            (r#"{"auth":{"type":"oauth2","method":"basic-auth","mode":{"x":"def"},"value":"abc"}}"#, &["def", "abc"]),
             ("--dsn=host=db user=ada password=abc sslmode=on", &["abc"]),
             ("Server=db;User Id=ada;Password=abc;Encrypt=yes", &["abc"]),
             ("host=db password='a b' user=ada", &["a b"]),

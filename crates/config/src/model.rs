@@ -245,6 +245,10 @@ impl ModelChoice {
                 "cache_write": price.cache_write,
             })
         };
+        let extra_body = |members: &Map<String, Json>| {
+            let is_secret = false; // Only what is below the name of a secret.
+            hide_secrets(&Json::Object(members.clone()), is_secret)
+        };
         let fields = [
             ("name", self.name.as_ref().map(|name| json!(name))),
             ("base_url", self.base_url.as_deref().map(|url| json!(mask::hide_in_argument(url)))),
@@ -257,7 +261,7 @@ impl ModelChoice {
             ("max_total_tokens", self.max_total_tokens.map(|count| json!(count))),
             ("max_cost", self.max_cost.map(|cost| json!(cost))),
             ("code", self.code.map(|code| json!(code))),
-            ("extra_body", (!self.extra_body.is_empty()).then(|| hide_secrets(&Json::Object(self.extra_body.clone())))),
+            ("extra_body", (!self.extra_body.is_empty()).then(|| extra_body(&self.extra_body))),
         ];
         let fields = fields.into_iter().chain(self.bounds.view());
         let fields: Map<_, _> = fields.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
@@ -265,20 +269,21 @@ impl ModelChoice {
     }
 }
 
-/// Returns `value` with everything under the name of a secret hidden.
-fn hide_secrets(value: &Json) -> Json {
+/// Returns `value` with everything below the name of a secret hidden. With `is_secret`, `value` is below such a name.
+fn hide_secrets(value: &Json, is_secret: bool) -> Json {
     match value {
         Json::Object(members) => members
             .iter()
-            .map(|(name, value)| match value {
-                Json::String(text) if mask::is_secret_name(name) => {
-                    (name.clone(), json!(hide_literals(text, placeholder::BareName::Literal)))
-                }
-                value => (name.clone(), hide_secrets(value)),
+            .map(|(name, value)| {
+                // A number under such a name is usually a limit, such as `max_completion_tokens`.
+                let is_secret = is_secret || (!value.is_number() && mask::is_secret_name(name));
+                (name.clone(), hide_secrets(value, is_secret))
             })
             .collect::<Map<_, _>>()
             .into(),
-        Json::Array(values) => values.iter().map(hide_secrets).collect(),
+        Json::Array(values) => values.iter().map(|value| hide_secrets(value, is_secret)).collect(),
+        Json::String(text) if is_secret => json!(hide_literals(text, placeholder::BareName::Literal)),
+        Json::Number(_) if is_secret => json!(mask::HIDDEN),
         Json::String(text) => json!(mask::hide_in_argument(text)),
         value => value.clone(),
     }

@@ -84,3 +84,22 @@ fn every_secret_of_a_request_is_one_that_its_errors_do_not_repeat() {
     assert_eq!(Form::new("x", &with).secrets, ["the-secret", "the-assertion"]);
     assert!(Form::new("x", &oauth(Some("me"), None)).secrets.is_empty());
 }
+
+#[test]
+fn only_a_passing_failure_of_a_token_endpoint_can_be_tried_again() {
+    let oauth = oauth(Some("me"), None);
+    let form = Form::new("client_credentials", &oauth);
+    for (status, code) in [
+        (400, "SIGN_IN_NO_TOKEN"),
+        (401, "SIGN_IN_NO_TOKEN"),
+        (404, "SIGN_IN_NO_TOKEN"),
+        (408, "SIGN_IN_UNAVAILABLE"),
+        (429, "SIGN_IN_UNAVAILABLE"),
+        (500, "SIGN_IN_UNAVAILABLE"),
+        (503, "SIGN_IN_UNAVAILABLE"),
+    ] {
+        let error = form.failure(StatusCode::from_u16(status).unwrap(), &json!({ "error": "slow_down" }), "it");
+        assert_eq!(error.code(), code, "{status}");
+        assert!(error.to_string().contains("slow_down"), "{error}");
+    }
+}

@@ -1,12 +1,15 @@
 //! Signing in without a user. The conformance suite tests the valid requests; these tests are about failures.
 
+use std::sync::Arc;
+
+use toolrack_auth::{MemoryTokens, SignIn};
 use toolrack_host::{
-    State,
+    Authorizer as _, Challenge, NotAuthorized, State,
     spec::{Grant, IdentityProvider, OAuth, TextOrFile},
 };
 use toolrack_testkit::authorization::{ASSERTION, AuthorizationFault, CLIENT, FakeAuthorization};
 
-use crate::stage::{Stage, echo, state};
+use crate::stage::{NoSecret, Stage, echo, state};
 
 fn kept(text: &str) -> TextOrFile {
     TextOrFile { text: Some(text.to_owned()), file: None }
@@ -34,6 +37,16 @@ async fn a_workload_signs_in_by_itself_and_again_when_its_token_has_ended() {
 }
 
 #[tokio::test]
+async fn a_workload_asks_for_the_scopes_of_the_server_and_for_no_refresh_token() {
+    // The authorization server supports `offline_access`, and a user's sign-in asks for it.
+    let stage = Stage::with(FakeAuthorization::start([]), workload(ASSERTION));
+    stage.login().await.unwrap();
+    let requests = stage.server.requests();
+    let asked = requests.iter().find(|asked| asked.endpoint == "POST /token").unwrap();
+    assert_eq!(asked.parameter("scope"), Some("tools"));
+}
+
+#[tokio::test]
 async fn a_refused_workload_fails_after_one_request() {
     let stage = Stage::with(FakeAuthorization::start([]), workload("canary-assertion"));
     let host = stage.host().await;
@@ -41,6 +54,24 @@ async fn a_refused_workload_fails_after_one_request() {
     assert!(how.contains("invalid_grant") && !how.contains("canary"), "{how}");
     assert_eq!(token_requests(&stage), 1, "neither again nor another way");
     host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_workload_tries_again_after_a_missing_file_or_missing_metadata_because_no_user_would_sign_in() {
+    let other_issuer = AuthorizationFault::issuer("https://other.example");
+    for (oauth, is_passing) in [(workload(ASSERTION), true), (OAuth::default(), false)] {
+        let stage = Stage::with(FakeAuthorization::start([]), oauth);
+        let challenge = || Challenge { status: 401, www_authenticate: Vec::new(), sent: None };
+        let store = Arc::<MemoryTokens>::clone(&stage.store);
+        let without_file = SignIn::builder(store).resolver(Arc::new(NoSecret)).build();
+        let refused = without_file.challenged(stage.destination(), challenge()).await.unwrap_err();
+        assert_eq!(matches!(refused, NotAuthorized::Unavailable { .. }), is_passing, "{refused:?}");
+
+        // Only a grant without a user asks for metadata before a user has begun to sign in.
+        stage.server.set_faults([other_issuer.clone()]);
+        let refused = stage.sign_in.challenged(stage.destination(), challenge()).await.unwrap_err();
+        assert_eq!(matches!(refused, NotAuthorized::Unavailable { .. }), is_passing, "{refused:?}");
+    }
 }
 
 #[tokio::test]

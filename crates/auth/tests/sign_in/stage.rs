@@ -6,8 +6,9 @@ use futures::future::BoxFuture;
 use serde_json::json;
 use toolrack_auth::{AuthError, Browser, BrowserError, MemoryTokens, SignIn, SignedIn, TokenStore};
 use toolrack_host::{
-    Call, CallError, Desired, Destination, Host, ServerName, ServerSpec, State,
-    spec::{OAuth, Transport},
+    Call, CallError, ChildPlan, Desired, Destination, Host, ResolveError, Resolver, ServerName, ServerSpec, State,
+    Verbatim,
+    spec::{Http, OAuth, Stdio, Transport},
 };
 use toolrack_testkit::authorization::FakeAuthorization;
 use url::Url;
@@ -120,4 +121,29 @@ pub(crate) async fn echo(host: &Host) -> Result<(), CallError> {
 
 pub(crate) fn state(host: &Host) -> State {
     host.status().remove(0).state
+}
+
+/// A resolver that has no value for a placeholder in `oauth`.
+pub(crate) struct NoSecret;
+
+impl Resolver for NoSecret {
+    fn stdio<'a>(&'a self, name: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
+        Verbatim.stdio(name, spec)
+    }
+
+    fn url<'a>(&'a self, name: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>> {
+        Verbatim.url(name, spec)
+    }
+
+    fn headers<'a>(
+        &'a self,
+        name: &'a ServerName,
+        spec: &'a Http,
+    ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
+        Verbatim.headers(name, spec)
+    }
+
+    fn oauth<'a>(&'a self, _: &'a ServerName, _: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {
+        Box::pin(async { Err(ResolveError::new("oauth.client_secret: ${SECRET} is not set")) })
+    }
 }

@@ -1,15 +1,21 @@
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use serde_json::json;
-use toolrack_auth::{SignIn, SignedOut, TokenStore as _};
+use toolrack_auth::{MemoryTokens, SignIn, SignedOut, TokenKey, TokenLease, TokenStore, TokenStoreError};
 use toolrack_host::{
-    Fact, State, Witness,
+    Authorizer as _, Fact, State, Witness,
     spec::{Grant, OAuth, TextOrFile, Transport},
 };
 use toolrack_testkit::authorization::{AuthorizationFault, CLIENT, CLIENT_SECRET, FakeAuthorization};
 
-use crate::stage::{Stage, echo, state};
+use crate::stage::{NoSecret, Stage, echo, state};
 
 #[tokio::test]
 async fn a_server_that_wants_a_sign_in_says_how_and_is_connected_when_the_user_has_signed_in() {
@@ -22,7 +28,7 @@ async fn a_server_that_wants_a_sign_in_says_how_and_is_connected_when_the_user_h
     let signed = stage.other_process().login(stage.destination(), &[], &stage.browser).await.unwrap();
     assert!(signed.renewable && signed.issuer.starts_with("http://127.0.0.1"), "{signed:?}");
     while !matches!(state(&host), State::Connected { .. }) {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     echo(&host).await.unwrap();
     host.shutdown().await;
@@ -53,7 +59,7 @@ async fn a_token_is_renewed_before_it_expires_without_a_refusal() {
     let host = stage.host().await;
     let rejected = stage.server.counts().rejected;
     stage.server.set_faults([]);
-    tokio::time::sleep(std::time::Duration::from_millis(2_100)).await;
+    tokio::time::sleep(Duration::from_millis(2_100)).await;
     echo(&host).await.unwrap();
     let counts = stage.server.counts();
     assert_eq!((counts.refreshes, counts.reused, counts.rejected), (1, 0, rejected));
@@ -107,6 +113,40 @@ async fn an_authorization_server_that_fails_costs_the_call_and_not_the_sign_in()
 }
 
 #[tokio::test]
+async fn a_registered_client_that_the_server_has_forgotten_needs_a_new_sign_in_and_a_new_registration() {
+    for error in ["invalid_client", "unauthorized_client"] {
+        let stage = Stage::of(FakeAuthorization::start([]));
+        stage.login().await.unwrap();
+        let host = stage.host().await;
+        stage.server.expire_access_tokens();
+        stage.server.set_faults([AuthorizationFault::TokenError(error)]);
+        let refused = echo(&host).await.unwrap_err();
+        assert_eq!(refused.code(), "AUTH_REQUIRED", "{refused}");
+        assert!(stage.store.keys().await.unwrap().is_empty(), "the registration is of no use");
+        host.shutdown().await;
+        stage.server.set_faults([]);
+        stage.login().await.unwrap();
+        assert_eq!(stage.server.counts().registrations, 2);
+    }
+}
+
+#[tokio::test]
+async fn a_configured_client_that_the_server_refuses_is_named_as_the_reason() {
+    let oauth =
+        OAuth { client_id: Some(CLIENT.to_owned()), client_secret: Some(CLIENT_SECRET.to_owned()), ..OAuth::default() };
+    let stage = Stage::with(FakeAuthorization::start([]), oauth);
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    stage.server.expire_access_tokens();
+    stage.server.set_faults([AuthorizationFault::TokenError("invalid_client")]);
+    let refused = echo(&host).await.unwrap_err();
+    assert_eq!(refused.code(), "AUTH_REQUIRED", "{refused}");
+    assert!(refused.hint().unwrap().contains("invalid_client"), "{refused}");
+    assert!(stage.sign_in.accounts().await.unwrap()[0].signed_in, "the user can correct the client");
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn signing_out_revokes_the_tokens_and_deletes_them() {
     let stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();
@@ -124,7 +164,7 @@ async fn signing_out_of_a_server_that_cannot_revoke_deletes_the_tokens_and_says_
     let recorded = Arc::new(RecordingWitness::default());
     let mut stage = Stage::of(FakeAuthorization::start([]));
     let witness: Arc<dyn Witness> = Arc::<RecordingWitness>::clone(&recorded);
-    stage.sign_in = SignIn::builder(Arc::<toolrack_auth::MemoryTokens>::clone(&stage.store)).witness(witness).build();
+    stage.sign_in = SignIn::builder(Arc::<MemoryTokens>::clone(&stage.store)).witness(witness).build();
     let missing_page = format!("{}/nowhere", stage.server.issuer());
     for (endpoint, outcome) in [
         (json!(null), "the tokens were deleted here; the authorization server cannot revoke tokens"),
@@ -144,6 +184,41 @@ async fn signing_out_of_a_server_that_cannot_revoke_deletes_the_tokens_and_says_
         assert!(told.starts_with(outcome), "{told}");
     }
     assert_eq!(stage.server.counts().revocations, 0);
+}
+
+#[tokio::test]
+async fn signing_out_deletes_the_tokens_even_if_a_placeholder_has_no_value() {
+    let mut stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let store = Arc::<MemoryTokens>::clone(&stage.store);
+    stage.sign_in = SignIn::builder(store).resolver(Arc::new(NoSecret)).build();
+    match stage.sign_in.logout(stage.destination()).await.unwrap() {
+        SignedOut::NotRevoked(error) => assert!(error.to_string().contains("is not set"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(stage.store.keys().await.unwrap().is_empty());
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), SignedOut::WasNotSignedIn);
+}
+
+#[tokio::test]
+async fn signing_out_deletes_what_is_left_of_a_sign_in_and_says_that_there_was_none() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let host = stage.host().await;
+    stage.server.revoke();
+    echo(&host).await.unwrap_err();
+    assert!(!stage.sign_in.accounts().await.unwrap()[0].signed_in, "only the registered client is left");
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), SignedOut::WasNotSignedIn);
+    assert!(stage.store.keys().await.unwrap().is_empty());
+    host.shutdown().await;
+
+    stage.login().await.unwrap();
+    let key = stage.store.keys().await.unwrap().remove(0);
+    let lease = stage.store.lease(&key, Duration::from_secs(60)).await.unwrap();
+    lease.save(b"damaged".to_vec()).await.unwrap();
+    lease.release().await;
+    assert_eq!(stage.sign_in.logout(stage.destination()).await.unwrap(), SignedOut::WasNotSignedIn);
+    assert!(stage.store.keys().await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -249,7 +324,7 @@ async fn sign_ins_sign_outs_and_failures_are_reported_and_a_repeated_failure_onc
     let recorded = Arc::new(RecordingWitness::default());
     let mut stage = Stage::of(FakeAuthorization::start([]));
     let witness: Arc<dyn Witness> = Arc::<RecordingWitness>::clone(&recorded);
-    stage.sign_in = SignIn::builder(Arc::<toolrack_auth::MemoryTokens>::clone(&stage.store)).witness(witness).build();
+    stage.sign_in = SignIn::builder(Arc::<MemoryTokens>::clone(&stage.store)).witness(witness).build();
     let facts = || std::mem::take(&mut *recorded.0.lock().unwrap());
     stage.login().await.unwrap();
     let issuer = stage.server.issuer();
@@ -334,4 +409,46 @@ async fn a_login_dropped_after_its_code_was_exchanged_is_stored() {
     echo(&host).await.unwrap();
     assert_eq!(stage.server.counts().exchanges, 1);
     host.shutdown().await;
+}
+
+/// A store that cannot be read while `fails` is set.
+struct FailingStore {
+    tokens: Arc<MemoryTokens>,
+    fails: AtomicBool,
+}
+
+impl TokenStore for FailingStore {
+    fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, TokenStoreError>> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Box::pin(async { Err(TokenStoreError::new("the disk is busy")) });
+        }
+        self.tokens.load(key)
+    }
+
+    fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>> {
+        self.tokens.keys()
+    }
+
+    fn lease<'a>(
+        &'a self,
+        key: &'a TokenKey,
+        max_time: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn TokenLease>, TokenStoreError>> {
+        self.tokens.lease(key, max_time)
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_read_for_a_moment_is_read_again() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    let store = Arc::new(FailingStore { tokens: Arc::clone(&stage.store), fails: AtomicBool::new(true) });
+    let sign_in = SignIn::builder(Arc::<FailingStore>::clone(&store)).build();
+    let is_signed = async || {
+        let signed = sign_in.sign(stage.destination(), &http::Method::POST).await;
+        signed.is_ok_and(|signature| signature.is_some())
+    };
+    assert!(!is_signed().await);
+    store.fails.store(false, Ordering::SeqCst);
+    assert!(is_signed().await);
 }

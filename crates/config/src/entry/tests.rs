@@ -143,6 +143,12 @@ fn every_field_of_an_endpoint_is_read() {
 }
 
 #[test]
+fn a_header_whose_name_begins_like_the_field_keeps_its_name() {
+    let http = http(json!({ "url": "https://x", "headers": { "headers.X": "1" } }));
+    assert_eq!(http.headers.keys().collect::<Vec<_>>(), ["headers.X"]);
+}
+
+#[test]
 fn bounds_are_read_in_every_spelling() {
     let spec = server(json!({
         "command": "x", "timeout": 45, "list_timeout": "500ms", "callTimeout": 90, "max_call_time": "1h",

@@ -331,7 +331,7 @@ fn variable_placeholder(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>, prefix
 
 /// Adds the header `headers.NAME` if it is valid (RFC 9110, 5.1 and 5.5); otherwise reports an error.
 fn add_header(fields: &mut Fields<'_, '_, '_>, headers: &mut BTreeMap<String, String>, item: Item<'_>) {
-    let name = item.name.trim_start_matches("headers.");
+    let name = item.name.strip_prefix("headers.").unwrap_or(&item.name);
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     if name.is_empty() || !name.chars().all(is_token) {
         fields.report().error(item.at, &item.name, "this cannot be the name of a header");

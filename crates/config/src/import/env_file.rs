@@ -2,22 +2,39 @@
 
 use crate::placeholder::is_variable_name;
 
-/// Returns the variables of `text`, each with the value of its last line.
+/// The variables of a file, each as its last line says.
+#[derive(Default)]
+pub(super) struct Variables {
+    /// The names and values.
+    pub(super) values: Vec<(String, String)>,
+    /// The names of variables whose value begins with a quotation mark that is not closed on its line.
+    pub(super) unclosed: Vec<String>,
+}
+
+/// Returns the variables of `text`.
 ///
 /// Comments, blank lines and the word `export` are ignored; a value may be in quotes, and in double quotes `\n` is a
 /// line break. Any other line is skipped. A `$` has no special meaning.
-pub(super) fn variables(text: &str) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
+pub(super) fn variables(text: &str) -> Variables {
+    let mut found: Vec<(String, Option<String>)> = Vec::new();
     for (name, value) in text.lines().filter_map(variable) {
         match found.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = value,
             None => found.push((name, value)),
         }
     }
-    found
+    let mut variables = Variables::default();
+    for (name, value) in found {
+        match value {
+            Some(value) => variables.values.push((name, value)),
+            None => variables.unclosed.push(name),
+        }
+    }
+    variables
 }
 
-fn variable(line: &str) -> Option<(String, String)> {
+/// Returns the name and the value on a line; no value if its quotation mark is not closed.
+fn variable(line: &str) -> Option<(String, Option<String>)> {
     let line = line.trim();
     let line = line.strip_prefix("export ").unwrap_or(line);
     let (name, value) = line.split_once('=')?;
@@ -25,19 +42,28 @@ fn variable(line: &str) -> Option<(String, String)> {
     is_variable_name(name).then(|| (name.to_owned(), unquoted(value.trim())))
 }
 
-fn unquoted(value: &str) -> String {
-    let inside = |quote: char| {
-        let rest = value.strip_prefix(quote)?;
-        // Only a comment can follow the quotes.
-        rest.rfind(quote).map(|end| &rest[..end])
-    };
-    if let Some(text) = inside('"') {
-        return text.replace("\\n", "\n").replace("\\\"", "\"");
+/// Returns the value without quotes and comment; `None` if a quotation mark is not closed.
+fn unquoted(value: &str) -> Option<String> {
+    if let Some(rest) = value.strip_prefix('"') {
+        return Some(before_closing_quote(rest)?.replace("\\n", "\n").replace("\\\"", "\""));
     }
-    if let Some(text) = inside('\'') {
-        return text.to_owned();
+    if let Some(rest) = value.strip_prefix('\'') {
+        // A backslash has no special meaning in single quotes.
+        return rest.split_once('\'').map(|(text, _)| text.to_owned());
     }
-    value.split(" #").next().unwrap_or_default().trim_end().to_owned()
+    Some(value.split(" #").next().unwrap_or_default().trim_end().to_owned())
+}
+
+/// Returns the part of `rest` before the first double quote without a backslash before it. The rest of the line is a
+/// comment, which may have quotes, too.
+fn before_closing_quote(rest: &str) -> Option<&str> {
+    let mut is_escaped = false;
+    let end = rest.find(|c: char| {
+        let is_end = c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_end
+    })?;
+    Some(&rest[..end])
 }
 
 #[cfg(test)]
@@ -47,7 +73,17 @@ mod tests {
     #[test]
     fn variables_are_parsed_in_every_usual_form() {
         let text = "# mine\nA=1\r\nexport B = two words # why\n\nC='#x' # y\nD=\"a\\nb\"\nnot a variable\n1X=no\nA=2\nE=\nF=a#b\n";
-        let read: Vec<_> = variables(text).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let read: Vec<_> = variables(text).values.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(read, ["A=2", "B=two words", "C=#x", "D=a\nb", "E=", "F=a#b"]);
+    }
+
+    #[test]
+    fn a_value_ends_at_its_first_closing_quote_and_one_without_is_left_out() {
+        let text = "A='abc' # don't commit\nB=\"x\" # a \"test\"\nC=\"a \\\"b\\\" c\" # \"\nD=\"a'b\"\nE='a\\'\n\
+                    F=\"open\nG='open\nH=1\nH='open\nI='open\nI=1\n";
+        let read = variables(text);
+        let values: Vec<_> = read.values.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(values, ["A=abc", "B=x", "C=a \"b\" c", "D=a'b", "E=a\\", "I=1"]);
+        assert_eq!(read.unclosed, ["F", "G", "H"]);
     }
 }

@@ -548,6 +548,11 @@ fn a_file_of_variables_is_read_once_and_env_comes_before_it() {
     assert_eq!(vscode.entry["env"], json!({ "MODE": "fast", "KEY": "pa$$$$word" }));
     assert_eq!(cursor.entry["env"], json!({ "KEY": "pa$$$$word", "MODE": "slow" }));
     assert!(vscode.notes.iter().any(|note| note.starts_with("`envFile`: 2 variables of /")), "{:?}", vscode.notes);
+    disk.write("code/shop/.env", "KEY='abc' # don't commit\nOPEN='abc\n");
+    let found = look(&disk.environment(), &disk.project(), &[Client::Cursor]);
+    assert_eq!(found.offers[0].entry["env"], json!({ "KEY": "abc" }));
+    let note = "`envFile.OPEN` is left out: its quotation mark is not closed on its line";
+    assert!(found.offers[0].notes.iter().any(|told| told == note), "{:?}", found.offers[0].notes);
     for file in ["nothing/.env", "${env:FILE}", "code"] {
         let (entry, notes) = cursor_entry(file);
         assert!(entry.get("env").is_none() && notes[0].starts_with("`envFile` is left out: "), "{notes:?}");

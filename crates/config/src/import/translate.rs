@@ -266,11 +266,14 @@ impl Translation<'_> {
         self.texts.note(format!(
             "`{}`: {} variables of {shown} are imported with their current values",
             member.name,
-            read.len()
+            read.values.len()
         ));
+        for name in &read.unclosed {
+            self.note_left_out(&format!("{}.{name}", member.name), "its quotation mark is not closed on its line");
+        }
         let escaped = |value: String| Value::Text(value.replace('$', "$$"));
         self.env_file =
-            read.into_iter().map(|(name, value)| positioned_member(&name, member, escaped(value))).collect();
+            read.values.into_iter().map(|(name, value)| positioned_member(&name, member, escaped(value))).collect();
     }
 
     /// Adds the variables of the env file that `env` does not set.

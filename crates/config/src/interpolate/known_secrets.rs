@@ -67,10 +67,20 @@ struct Form {
 }
 
 impl KnownSecrets {
-    /// Adds `secret`, which `server` received; `None` if no server did. Ignores a secret of less than 6 bytes, which
-    /// would be found by chance everywhere.
+    /// Adds `secret`, which `server` received; `None` if no server did. Adds it also without white space at its ends,
+    /// such as the line break at the end of a file, because programs cut that off. Ignores a secret of less than 6
+    /// bytes, which would be found by chance everywhere.
     pub(super) fn add(&mut self, server: Option<&ServerName>, secret: String, retention: Retention) {
         self.clock += 1;
+        let trimmed = secret.trim();
+        if trimmed.len() != secret.len() {
+            let trimmed = trimmed.to_owned();
+            self.add_exactly(server, trimmed, retention);
+        }
+        self.add_exactly(server, secret, retention);
+    }
+
+    fn add_exactly(&mut self, server: Option<&ServerName>, secret: String, retention: Retention) {
         if let Some(known) = self.secrets.get_mut(&secret) {
             known.last_received = self.clock;
             known.retention = known.retention.max(retention);
@@ -362,6 +372,14 @@ mod tests {
         known.add(None, "one more".to_owned(), Retention::Short);
         assert_eq!(known.conceal(&token(0)), HIDDEN);
         assert_eq!(known.conceal(&token(1)), token(1));
+    }
+
+    #[test]
+    fn a_secret_is_concealed_also_without_the_white_space_at_its_ends() {
+        let known = known([" tr1m-secret\r\n".to_owned(), "12345\n".to_owned()]);
+        assert_eq!(known.conceal("it is tr1m-secret."), "it is ***.");
+        assert_eq!(known.conceal("[ tr1m-secret\r\n]"), "[***]");
+        assert_eq!(known.conceal("it is 12345."), "it is 12345.", "too short");
     }
 
     #[test]

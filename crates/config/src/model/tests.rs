@@ -77,6 +77,19 @@ fn the_view_of_a_model_shows_no_secrets() {
 }
 
 #[test]
+fn everything_below_the_name_of_a_secret_is_hidden() {
+    let (model, _) = read(
+        "[model]\nextra_body = { credentials = { value = \"s3cret-9\", pin = 1234, ref = \"${A}\" }, \
+         api_tokens = [[\"s3cret-8\"]], max_completion_tokens = 9, x = [\"y\"] }\n",
+    );
+    let shown = json!({
+        "credentials": { "value": "***", "pin": "***", "ref": "${A}" },
+        "api_tokens": [["***"]], "max_completion_tokens": 9, "x": ["y"],
+    });
+    assert_eq!(model.view()["extra_body"], shown);
+}
+
+#[test]
 fn every_mistake_is_reported_with_its_line_and_makes_the_model_invalid() {
     for (text, field, place) in [
         ("model = 1", "model", (1, 9)),
