@@ -124,12 +124,11 @@ impl Post<'_> {
         })?;
         match message::read(&body).map_err(|(id, refusal)| RefusedRequest { id, era: Era::Modern, refusal })? {
             Incoming::Request { id, method, params } => {
-                let params = params.map_or("{}", |params| params.get());
-                self.request(&id, ClientRequest { method: &method, params, body: &body }).await
+                self.request(&id, ClientRequest { method: &method, params }).await
             }
             Incoming::Notification { method, params } => {
                 if let Some(session) = self.session()? {
-                    handle_notification(&session, &method, params.map_or("{}", |params| params.get()));
+                    handle_notification(&session, &method, params.text());
                 }
                 Ok(empty_response(StatusCode::ACCEPTED))
             }
@@ -146,7 +145,8 @@ impl Post<'_> {
     /// Determines the era of a request, checks what the request needs in that era, and runs it.
     async fn request(&self, id: &Id, request: ClientRequest<'_>) -> Result<Response, RefusedRequest> {
         let refused = |era| move |refusal| RefusedRequest { id: Some(id.clone()), era, refusal };
-        let claims = Claims::read(request.params, self.headers);
+        let params = request.params.text();
+        let claims = Claims::read(params, self.headers);
         match claims.era().map_err(refused(Era::Modern))? {
             Era::Modern => {
                 let refused = refused(Era::Modern);
@@ -162,15 +162,13 @@ impl Post<'_> {
                     transport: ClientTransport::Http,
                 };
                 if request.method == "tools/call" {
-                    checks::require_mirrored(self.gateway, &caller, request.params, self.headers).map_err(&refused)?;
+                    checks::require_mirrored(self.gateway, &caller, params, self.headers).map_err(&refused)?;
                 }
                 // Only a session knows its running requests by their ids, to cancel them.
                 let running = None;
                 self.run(&caller, id, request, running).await
             }
-            Era::Legacy if request.method == "initialize" => {
-                self.initialize(id, request.params).map_err(refused(Era::Legacy))
-            }
+            Era::Legacy if request.method == "initialize" => self.initialize(id, params).map_err(refused(Era::Legacy)),
             Era::Legacy => {
                 let refused = refused(Era::Legacy);
                 let no_session_id = || {
@@ -313,7 +311,7 @@ pub(crate) fn has_sessions(headers: &HeaderMap) -> bool {
 }
 
 /// Whether this is the message with which a client of the legacy era begins a session.
-pub(crate) fn begins_session(body: &[u8]) -> bool {
+pub(crate) fn begins_session(body: &Bytes) -> bool {
     matches!(message::read(body), Ok(Incoming::Request { method, .. }) if method == "initialize")
 }
 
