@@ -30,7 +30,6 @@ use super::{
     refusal::Refusal,
     relay,
     session::{ClientInfo, RunningRequest, Session},
-    view::profile_in_query,
     words::{LEGACY_VERSIONS, MODERN_VERSION},
 };
 
@@ -272,9 +271,9 @@ fn session(
         Refusal::invalid_request("there is no such session: it has ended, begin again with initialize")
             .status(StatusCode::NOT_FOUND)
     };
-    let profile = profile_in_query(query);
+    let profile = gateway.0.views.profile_for_query(query);
     let session = gateway.0.memory.find_session(id, principal);
-    let session = session.filter(|session| session.view.profile().map(|name| &**name) == profile.as_deref());
+    let session = session.filter(|session| session.view.profile() == profile.as_ref());
     session.map(Some).ok_or_else(unknown)
 }
 

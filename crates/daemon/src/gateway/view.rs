@@ -221,10 +221,9 @@ impl Views {
             return Ok(self.default_view());
         }
         if let Some(view) = self.views.load().iter().find(|view| view.params == params) {
-            return match &view.profile {
-                Some(profile) if profile.profiles.get(&profile.name).is_none() => Err(self.no_profile(&profile.name)),
-                _ => Ok(view.clone()),
-            };
+            // A default profile may be gone, because no client has asked for it.
+            let named = params.iter().find(|(key, _)| *key == "profile");
+            return named.map_or(Ok(()), |(_, name)| self.profile(name).map(drop)).map(|()| view.clone());
         }
         let (mut selections, mut profile) = (vec![self.base_selection.clone()], None);
         for (key, value) in &params {
@@ -236,12 +235,19 @@ impl Views {
                 key => selections.push(parse_selection(key, value)?),
             }
         }
+        let profile = profile.or_else(|| self.default_view.profile.clone());
         let view = View::new(params, selections, profile);
         self.views.rcu(|kept| {
             let newest = &kept[kept.len().saturating_sub(MAX_VIEWS - 1)..];
             newest.iter().chain([&view]).cloned().collect::<Vec<_>>()
         });
         Ok(view)
+    }
+
+    /// The name of the profile of the view that the query of a URL selects, whether or not there is such a profile.
+    pub(super) fn profile_for_query(&self, query: Option<&str>) -> Option<Arc<str>> {
+        let named = parse_query(query).into_iter().find(|(key, _)| *key == "profile");
+        named.map(|(_, name)| Arc::from(name)).or_else(|| self.default_view.profile().cloned())
     }
 
     fn profile(&self, name: &str) -> Result<FollowedProfile, Refusal> {
@@ -265,11 +271,6 @@ fn parse_query(query: Option<&str>) -> QueryParams {
             Some((key, value.into_owned()))
         })
         .collect()
-}
-
-/// The profile that the query of a URL names.
-pub(super) fn profile_in_query(query: Option<&str>) -> Option<String> {
-    parse_query(query).into_iter().find(|(key, _)| *key == "profile").map(|(_, name)| name)
 }
 
 /// Reads the selection in `tools` or `servers` of a query.
@@ -327,6 +328,24 @@ mod tests {
         views.for_query(Some("profile=read")).unwrap();
         views.profiles.set([].into());
         assert!(views.for_query(Some("profile=read")).is_err());
+    }
+
+    #[test]
+    fn a_query_that_names_no_profile_has_the_default_profile() {
+        let profiles = views().profiles;
+        let views = Views::new(&GatewayOptions { profiles, profile: Some("read".into()), ..GatewayOptions::default() });
+        for (query, profile) in
+            [(None, "read"), (Some("tools=a"), "read"), (Some("profile=read"), "read"), (Some("profile=none"), "none")]
+        {
+            assert_eq!(views.profile_for_query(query).as_deref(), Some(profile), "{query:?}");
+            let Ok(view) = views.for_query(query) else { continue };
+            assert_eq!(view.profile().map(|name| &**name), Some(profile), "{query:?}");
+        }
+        views.profiles.set([].into());
+        assert!(
+            views.for_query(Some("tools=a")).is_ok(),
+            "its client has not asked for the profile, and sees no tools"
+        );
     }
 
     #[test]

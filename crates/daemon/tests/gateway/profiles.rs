@@ -72,6 +72,24 @@ async fn a_session_of_one_profile_is_unknown_to_another_and_without_one() {
 }
 
 #[tokio::test]
+async fn a_client_that_names_no_profile_has_the_default_profile_in_its_session_and_whatever_else_it_selects() {
+    let mut options = GatewayOptions::default();
+    options.profiles = Profiles::from(BTreeMap::from([("few".into(), few())]));
+    options.profile = Some("few".into());
+    let world = World::with([("fake", fake(""))], options).await;
+    let list = request(2, "tools/list", json!({}));
+    let names = |answer: &Value| listed(answer).iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>();
+    let client = Raw::legacy(&world, json!({})).await;
+    assert_eq!(names(&json_of(client.post(&list, &[]).await).await), ["mcp__fake__add", "say"]);
+    let all = json_of(Raw::new(&world).at("servers=fake").modern(1, "tools/list", json!({})).await).await;
+    assert_eq!(names(&all), ["mcp__fake__add", "say"], "a selection leads out of no profile");
+    let named = client.at("profile=few");
+    assert_eq!(named.post(&list, &[]).await.status(), 200, "this is the profile of the session");
+    assert_eq!(named.builder(reqwest::Method::DELETE, &[]).send().await.unwrap().status(), 200);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_changed_profile_applies_to_open_sessions_and_notifies_their_clients() {
     let (world, profiles) = with_few().await;
     let spec = toolrack_host::ServerSpec {
