@@ -352,18 +352,13 @@ impl Gateway {
         let mut catalog = self.0.host.catalog();
         if self.find_tool(&catalog, &caller.view, &name).is_err() {
             let selector = caller.view.snapshot().selector(&name);
-            self.0.wait_for_tool(selector.as_deref().unwrap_or(&name)).await;
+            self.0.wait_for_tool(&selector).await;
             catalog = self.0.host.catalog();
         }
         let tool_call = ToolCall { name, arguments, host_caller, wants_progress, trace };
         let (server, name) = match self.find_tool(&catalog, &caller.view, &tool_call.name) {
             Ok(tool) => (tool.server.clone(), tool.tool().name.clone()),
-            Err(unknown_tool) => {
-                return match self.call_unlisted(caller, tool_call).await {
-                    Ok(call) => Ok(call),
-                    Err(name) => self.not_ready_call(caller, &name).ok_or(unknown_tool),
-                };
-            }
+            Err(unknown_tool) => return self.call_unlisted(caller, tool_call).await.ok_or(unknown_tool),
         };
         let (gateway, caller, tool_call) = (self.0.clone(), caller.clone(), ToolCall { name, ..tool_call });
         Ok(PendingCall::new(move |updates| {

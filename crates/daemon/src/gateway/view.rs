@@ -1,7 +1,10 @@
 //! The view of a client: which tools it sees. The gateway, the client's query and the client's profile each select
 //! tools; the client sees the tools that all of them select.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -178,9 +181,10 @@ impl ViewSnapshot<'_> {
         found.filter(|tool| self.has(tool))
     }
 
-    /// The selector of the tool that a client with a profile calls by `name`. `None` without a profile.
-    pub(super) fn selector(&self, name: &str) -> Option<String> {
-        self.profile.as_ref()?.selector(name)
+    /// The selector by which the host knows the tool that a client calls by `name`, whether or not the tool exists.
+    pub(super) fn selector<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        let selector = self.profile.as_ref().and_then(|profile| profile.selector(name));
+        selector.map_or(Cow::Borrowed(name), Cow::Owned)
     }
 }
 

@@ -57,6 +57,23 @@ async fn a_client_of_a_profile_lists_and_calls_a_tool_by_the_name_that_the_profi
 }
 
 #[tokio::test]
+async fn a_call_by_the_name_of_a_profile_says_why_the_server_of_the_tool_is_not_connected() {
+    let only = Selection::all().only(["dead/echo".parse().unwrap()]);
+    let shown = ShownAs { name: Some("say".to_owned()), description: None };
+    let profile = ToolProfile::new(only).showing(name("dead"), "echo", shown);
+    let mut options = GatewayOptions::default();
+    options.profiles = Profiles::from(BTreeMap::from([("few".into(), profile)]));
+    let world = World::with([("dead", fake("--fault exit-at-start"))], options).await;
+    let raw = Raw::new(&world).at("profile=few");
+    let answer = json_of(raw.modern(1, "tools/call", json!({"name": "say"})).await).await;
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("the server dead") && text.contains("is not connected"), "{answer}");
+    let unknown = json_of(raw.modern(2, "tools/call", json!({"name": "shout"})).await).await;
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_session_of_one_profile_is_unknown_to_another_and_without_one() {
     let (world, _) = with_few().await;
     let all = Raw::legacy(&world, json!({})).await;
