@@ -7,7 +7,13 @@
 mod members;
 mod unauthenticated;
 
-use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{
+    fmt, iter,
+    net::{IpAddr, SocketAddr},
+    num::NonZeroU32,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -137,23 +143,26 @@ pub(crate) fn member_of(request: &Request) -> Option<Principal> {
 
 impl Guard {
     /// Creates the guard of a daemon at `address`, which may also be reached under the names `hosts`. A name includes
-    /// the port unless that is the usual one.
+    /// the port unless that is the `usual_port`, which clients leave out of `Host`: 80, and 443 with TLS.
     pub(crate) fn new(
         token: Token,
         address: SocketAddr,
+        usual_port: u16,
         hosts: &[String],
         accepts_other_token: OtherTokenCheck,
     ) -> Self {
         let port = address.port();
-        let loopback = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
-        let own_host = match address {
-            SocketAddr::V4(address) => format!("{}:{port}", address.ip()),
-            SocketAddr::V6(address) => format!("[{}]:{port}", address.ip()),
+        let own_name = match address.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
         };
-        let hosts = loopback.into_iter().chain([own_host]).chain(hosts.iter().map(|host| host.to_ascii_lowercase()));
+        let own_hosts = ["127.0.0.1", "localhost", "[::1]", &own_name].into_iter().flat_map(|name| {
+            let without_port = (port == usual_port).then(|| name.to_owned());
+            iter::once(format!("{name}:{port}")).chain(without_port)
+        });
         Self {
             token,
-            hosts: hosts.collect(),
+            hosts: own_hosts.chain(hosts.iter().map(|host| host.to_ascii_lowercase())).collect(),
             requests: limiter(RATE),
             unauthenticated: limiter(RATE_UNAUTHENTICATED),
             accepts_other_token,
@@ -409,7 +418,7 @@ mod tests {
     fn guard() -> Guard {
         let agent_token_opens = |path: &str, token: &str| path == "/agents/a/mcp" && token == "a-token";
         let hosts = ["tools.example".to_owned()];
-        Guard::new(Token::from_secret("t0ken"), OWN.parse().unwrap(), &hosts, Box::new(agent_token_opens))
+        Guard::new(Token::from_secret("t0ken"), OWN.parse().unwrap(), 80, &hosts, Box::new(agent_token_opens))
     }
 
     /// The status with which `guard` refuses a request; 200 if it lets the request through.
@@ -462,6 +471,23 @@ mod tests {
         assert_eq!(status(&guard(), "/api/v1/servers", &with("null")), 403);
         assert_eq!(status(&guard(), "/api/v1/servers", &with("http://127.0.0.1:8000")), 403);
         assert_eq!(status(&guard(), "/api/v1/servers", &with("http://127.0.0.1:7717")), 200);
+    }
+
+    #[test]
+    fn the_usual_port_may_be_left_out_of_the_host_and_no_other() {
+        let asked = |address: &str, usual_port: u16, host: &str, origin: &str| {
+            let address = address.parse().unwrap();
+            let guard = Guard::new(Token::from_secret("t0ken"), address, usual_port, &[], Box::new(|_, _| false));
+            status(&guard, "/", &[("host", host), ("origin", origin)])
+        };
+        assert_eq!(asked("127.0.0.1:80", 80, "127.0.0.1", "http://127.0.0.1"), 200);
+        assert_eq!(asked("127.0.0.1:80", 80, "127.0.0.1:80", "http://localhost"), 200);
+        assert_eq!(asked("192.0.2.7:443", 443, "192.0.2.7", "https://192.0.2.7"), 200);
+        assert_eq!(asked("[2001:db8::7]:443", 443, "[2001:db8::7]", "https://[2001:db8::7]"), 200);
+        assert_eq!(asked("127.0.0.1:80", 80, "evil.example", "http://127.0.0.1"), 403);
+        assert_eq!(asked("127.0.0.1:80", 443, "127.0.0.1", "http://127.0.0.1:80"), 403);
+        assert_eq!(asked("127.0.0.1:7717", 80, "127.0.0.1", "http://127.0.0.1:7717"), 403);
+        assert_eq!(asked("127.0.0.1:7717", 80, "127.0.0.1:7717", "http://127.0.0.1"), 403);
     }
 
     #[test]

@@ -292,7 +292,8 @@ impl Daemon {
         let sessions = make_session_world.map(|make| new_session_worlds(&settings, &world, make, &tasks));
         let guard_agents = Arc::clone(&agents);
         let agent_token_opens = move |path: &str, token: &str| guard_agents.opens(path, token);
-        let guard = Guard::new(token.clone(), address, &settings.hosts, Box::new(agent_token_opens));
+        let guard =
+            Guard::new(token.clone(), address, usual_port(tls.as_ref()), &settings.hosts, Box::new(agent_token_opens));
         let extensions = RouteExtensions {
             world: Arc::clone(&world),
             gateway: gateway.clone(),
@@ -451,6 +452,11 @@ fn listen_for_siblings(options: ReplicaOptions) -> Result<(ReplicaOptions, TcpLi
     let listener = bind(options.listen).map_err(listen_error)?;
     let listen = listener.local_addr().map_err(listen_error)?;
     Ok((ReplicaOptions { listen, ..options }, listener))
+}
+
+/// The port that clients of a daemon leave out of its URLs.
+fn usual_port(tls: Option<&Tls>) -> u16 {
+    if tls.is_some() { 443 } else { 80 }
 }
 
 /// The beginning of the URLs of a daemon. With TLS, it has the name of the daemon if there is one, because a

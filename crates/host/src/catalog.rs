@@ -275,6 +275,13 @@ impl Catalog {
         self.tool_named(reference).is_some()
     }
 
+    /// Returns whether the catalog has the tool that `selector` names, in quarantine or not, in one of the spellings of
+    /// [`Self::select`].
+    #[must_use]
+    pub fn has_tool(&self, selector: &str) -> bool {
+        self.find(selector).is_some() || self.quarantined_tool(selector).is_some()
+    }
+
     /// Returns the tool of this model-visible name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&CatalogTool> {

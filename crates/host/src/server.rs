@@ -43,6 +43,8 @@ pub(crate) struct Snapshot {
     pub(crate) error: Option<Arc<LinkError>>,
     /// How many attempts to connect have ended in this round, successfully or not.
     attempts: u64,
+    /// Whether an attempt to connect has ended in an earlier round.
+    was_tried_before: bool,
     round: Round,
     /// How often the task has checked the tools against changed pins.
     pub(crate) rechecks: u64,
@@ -61,6 +63,7 @@ impl Snapshot {
     fn begin_round(&mut self, number: u64) {
         if self.round.number != number {
             self.round = Round { number, began: Instant::now() };
+            self.was_tried_before |= self.attempts > 0;
             self.attempts = 0;
         }
     }
@@ -152,6 +155,7 @@ impl Server {
             error: None,
             // A server that may not be started counts as settled.
             attempts: unstartable.is_some().into(),
+            was_tried_before: false,
             round: Round { number: 0, began: Instant::now() },
             rechecks: 0,
         });
@@ -216,6 +220,12 @@ impl Server {
         let requested = *self.wake.round.borrow();
         let snapshot = self.published.borrow();
         snapshot.round.number >= requested && snapshot.attempts > 0
+    }
+
+    /// Returns whether any attempt to connect has ended, in this round or an earlier one.
+    pub(crate) fn was_tried(&self) -> bool {
+        let snapshot = self.published.borrow();
+        snapshot.was_tried_before || snapshot.attempts > 0
     }
 
     /// Waits until the first attempt of the last requested round has ended.

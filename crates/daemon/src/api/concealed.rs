@@ -52,14 +52,15 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
     }
 }
 
-/// Returns `value` as an answer, with `***` for each secret. Its field `plain_field` stays unchanged, because that
-/// field shows the user what to agree to.
-pub(super) fn answer_except(world: &World, plain_field: &str, value: &impl Serialize) -> Response {
+/// Returns `value` as an answer, with `***` for each secret. Its fields `plain_fields` stay unchanged, because they
+/// show the user what to agree to.
+pub(super) fn answer_except(world: &World, plain_fields: &[&str], value: &impl Serialize) -> Response {
     // The conversions below cannot fail: an answer is an object, and has only texts as keys.
     let mut value = serde_json::to_value(value).unwrap_or_default();
-    let plain_value = value.get_mut(plain_field).map(Value::take);
+    let take = |field: &&str| Some(((*field).to_owned(), value.get_mut(*field)?.take()));
+    let plain_values: Vec<_> = plain_fields.iter().filter_map(take).collect();
     let mut answer: Map<String, Value> = serde_json::from_str(&to_concealed_json(world, &value)).unwrap_or_default();
-    answer.extend(plain_value.map(|value| (plain_field.to_owned(), value)));
+    answer.extend(plain_values);
     let mut response = Json(answer).into_response();
     response.extensions_mut().insert(AlreadyConcealed);
     response

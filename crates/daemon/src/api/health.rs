@@ -99,8 +99,7 @@ fn why_not_ready(world: &World, team: Option<&Authority>) -> Option<Health> {
     if team.is_some_and(|authority| !authority.has_store()) {
         return Some(Health::waiting("the database of the team does not answer"));
     }
-    let connecting = toolrack_host::State::Connecting.word();
-    match world.host.states().into_iter().filter(|(_, word)| *word == connecting).count() {
+    match world.host.untried() {
         0 => None,
         1 => Some(Health::starting("1 server is being started")),
         count => Some(Health::starting(format!("{count} servers are being started"))),

@@ -191,8 +191,8 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Res
     let (refused, pending) = pending.partition(is_refused);
     let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };
     // Values that a trusted server received count as secrets. Its author may have chosen them, so they must not be used
-    // to hide parts of the next proposal.
-    Ok(concealed::answer_except(&world, "pending", &trust))
+    // to hide parts of the next proposal. A user may still agree to an entry that was refused.
+    Ok(concealed::answer_except(&world, &["pending", "refused"], &trust))
 }
 
 /// An entry as it was shown.

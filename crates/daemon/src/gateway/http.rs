@@ -31,7 +31,6 @@ use super::{
     refusal::Refusal,
     relay,
     session::{ClientInfo, RunningRequest, Session},
-    view::profile_in_query,
     words::{LEGACY_VERSIONS, MODERN_VERSION},
 };
 
@@ -125,12 +124,11 @@ impl Post<'_> {
         })?;
         match message::read(&body).map_err(|(id, refusal)| RefusedRequest { id, era: Era::Modern, refusal })? {
             Incoming::Request { id, method, params } => {
-                let params = params.map_or("{}", |params| params.get());
-                self.request(&id, ClientRequest { method: &method, params, body: &body }).await
+                self.request(&id, ClientRequest { method: &method, params }).await
             }
             Incoming::Notification { method, params } => {
                 if let Some(session) = self.session()? {
-                    handle_notification(&session, &method, params.map_or("{}", |params| params.get()));
+                    handle_notification(&session, &method, params.text());
                 }
                 Ok(empty_response(StatusCode::ACCEPTED))
             }
@@ -147,7 +145,8 @@ impl Post<'_> {
     /// Determines the era of a request, checks what the request needs in that era, and runs it.
     async fn request(&self, id: &Id, request: ClientRequest<'_>) -> Result<Response, RefusedRequest> {
         let refused = |era| move |refusal| RefusedRequest { id: Some(id.clone()), era, refusal };
-        let claims = Claims::read(request.params, self.headers);
+        let params = request.params.text();
+        let claims = Claims::read(params, self.headers);
         match claims.era().map_err(refused(Era::Modern))? {
             Era::Modern => {
                 let refused = refused(Era::Modern);
@@ -163,16 +162,14 @@ impl Post<'_> {
                     transport: ClientTransport::Http,
                 };
                 if request.method == "tools/call" {
-                    checks::require_matching_headers(self.gateway, &caller, request.params, self.headers)
+                    checks::require_matching_headers(self.gateway, &caller, params, self.headers)
                         .map_err(&refused)?;
                 }
                 // Without a session there is nothing to cancel by id, so the request is not registered.
                 let running = None;
                 self.run(&caller, id, request, running).await
             }
-            Era::Legacy if request.method == "initialize" => {
-                self.initialize(id, request.params).map_err(refused(Era::Legacy))
-            }
+            Era::Legacy if request.method == "initialize" => self.initialize(id, params).map_err(refused(Era::Legacy)),
             Era::Legacy => {
                 let refused = refused(Era::Legacy);
                 let no_session_id = || {
@@ -276,9 +273,9 @@ fn session(
         Refusal::invalid_request("there is no such session: it has ended, begin again with initialize")
             .status(StatusCode::NOT_FOUND)
     };
-    let profile = profile_in_query(query);
+    let profile = gateway.0.views.profile_for_query(query);
     let session = gateway.0.memory.find_session(id, principal);
-    let session = session.filter(|session| session.view.profile().map(|name| &**name) == profile.as_deref());
+    let session = session.filter(|session| session.view.profile() == profile.as_ref());
     session.map(Some).ok_or_else(unknown)
 }
 
@@ -315,7 +312,7 @@ pub(crate) fn has_sessions(headers: &HeaderMap) -> bool {
 }
 
 /// Whether this is the message with which a client of the legacy era begins a session.
-pub(crate) fn begins_session(body: &[u8]) -> bool {
+pub(crate) fn begins_session(body: &Bytes) -> bool {
     matches!(message::read(body), Ok(Incoming::Request { method, .. }) if method == "initialize")
 }
 

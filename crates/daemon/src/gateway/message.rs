@@ -13,6 +13,9 @@ use super::refusal::Refusal;
 /// The maximum length of a request's id, in bytes: the gateway keeps the id and repeats it in the answer.
 const MAX_ID_BYTES: usize = 1_024;
 
+/// The parameters of a message that has none, as JSON.
+const NO_PARAMS: &str = "{}";
+
 /// The id of a request: a string or an integer, as the client wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Id(Box<str>);
@@ -35,17 +38,41 @@ fn is_integer(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// The parameters of a message. Only [`read`] makes them, so that they are always a part of their message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Params<'a> {
+    /// `None` if the message has no parameters.
+    raw: Option<&'a RawValue>,
+    /// The whole message.
+    message: &'a Bytes,
+}
+
+impl<'a> Params<'a> {
+    /// The parameters as JSON. Those of a message without parameters are [`NO_PARAMS`].
+    pub(super) fn text(self) -> &'a str {
+        self.raw.map_or(NO_PARAMS, RawValue::get)
+    }
+
+    /// The same JSON as [`Self::text`], in the memory of the message.
+    pub(super) fn bytes(self) -> Bytes {
+        match self.raw {
+            Some(raw) => self.message.slice_ref(raw.get().as_bytes()),
+            None => Bytes::from_static(NO_PARAMS.as_bytes()),
+        }
+    }
+}
+
 /// A message of a client.
 #[derive(Debug)]
 pub(super) enum Incoming<'a> {
     Request {
         id: Id,
         method: Cow<'a, str>,
-        params: Option<&'a RawValue>,
+        params: Params<'a>,
     },
     Notification {
         method: Cow<'a, str>,
-        params: Option<&'a RawValue>,
+        params: Params<'a>,
     },
     /// The answer to a request of the gateway.
     Response {
@@ -58,7 +85,7 @@ pub(super) enum Incoming<'a> {
 ///
 /// # Errors
 /// The problem, and the id of the request, if it could be read.
-pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> {
+pub(super) fn read(message: &Bytes) -> Result<Incoming<'_>, (Option<Id>, Refusal)> {
     #[derive(Deserialize)]
     #[serde(expecting = "a JSON-RPC message, which is an object")]
     struct RawMessage<'a> {
@@ -76,7 +103,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
         error: Option<&'a RawValue>,
     }
     let raw_message: RawMessage<'_> =
-        serde_json::from_slice(bytes).map_err(|error| (None, malformed(bytes, &error)))?;
+        serde_json::from_slice(message).map_err(|error| (None, malformed(message, &error)))?;
     let id = raw_message.id.and_then(Id::read);
     let invalid = |id: &Option<Id>, why: &str| Err((id.clone(), Refusal::new(INVALID_REQUEST, why)));
     if raw_message.jsonrpc.as_deref() != Some("2.0") {
@@ -92,10 +119,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
     let result = raw_message
         .result
         .filter(|result| !(is_null(result) && (raw_message.error.is_some() || raw_message.method.is_some())));
+    let params = Params { raw: raw_message.params, message };
     match (raw_message.method, id_field, result, raw_message.error) {
-        (Some(method), None, None, None) => Ok(Incoming::Notification { method, params: raw_message.params }),
+        (Some(method), None, None, None) => Ok(Incoming::Notification { method, params }),
         (Some(method), Some(_), None, None) => match id {
-            Some(id) => Ok(Incoming::Request { id, method, params: raw_message.params }),
+            Some(id) => Ok(Incoming::Request { id, method, params }),
             None => invalid(&None, "the id is neither a string nor an integer, or is longer than 1024 bytes"),
         },
         (None, Some(raw), Some(result), None) => Ok(Incoming::Response { id: value(raw), outcome: Ok(result) }),
@@ -183,7 +211,7 @@ mod tests {
 
     /// The kind of a message and its id, or the code of the refusal and the id that it goes to.
     fn kind(text: &str) -> Result<(&'static str, String), (i64, Option<String>)> {
-        match read(text.as_bytes()) {
+        match read(&Bytes::copy_from_slice(text.as_bytes())) {
             Ok(Incoming::Request { id, .. }) => Ok(("request", id.json().to_owned())),
             Ok(Incoming::Notification { .. }) => Ok(("notification", String::new())),
             Ok(Incoming::Response { id, outcome: Ok(_) }) => Ok(("result", id.to_string())),
@@ -246,8 +274,18 @@ mod tests {
     #[test]
     fn a_refusal_of_a_malformed_message_repeats_no_text_of_the_client() {
         for text in [r#"{"jsonrpc":"2.0","id":1,"method":{"canary":1}}"#, r#"{"jsonrpc":"2.0","canary"}"#, "canary"] {
-            let (_, refusal) = read(text.as_bytes()).unwrap_err();
+            let (_, refusal) = read(&Bytes::copy_from_slice(text.as_bytes())).unwrap_err();
             assert!(!refusal.message.contains("canary"), "{}", refusal.message);
+        }
+    }
+
+    #[test]
+    fn the_parameters_are_the_same_as_text_and_as_bytes_also_when_there_are_none() {
+        for (params, expected) in [("", "{}"), (r#","params":null"#, "{}"), (r#","params":{"a":[1]}"#, r#"{"a":[1]}"#)]
+        {
+            let message = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call"{params}}}"#));
+            let Ok(Incoming::Request { params, .. }) = read(&message) else { panic!("{message:?}") };
+            assert_eq!((params.text(), &*params.bytes()), (expected, expected.as_bytes()));
         }
     }
 

@@ -14,7 +14,7 @@ use toolrack_host::{
 use super::{
     Gateway, Inner, cursor,
     directory::{Owner, long_uri},
-    message::json,
+    message::{Params, json},
     news::{self, Filter},
     parked::Origin,
     pending::PendingCall,
@@ -78,9 +78,7 @@ pub(super) fn client_name(name: &str) -> Arc<str> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientRequest<'a> {
     pub(super) method: &'a str,
-    pub(super) params: &'a str,
-    /// The whole message, of which `params` are a part.
-    pub(super) body: &'a Bytes,
+    pub(super) params: Params<'a>,
 }
 
 /// The result of a request.
@@ -154,31 +152,32 @@ impl Gateway {
     /// Handles a request. Dropping the future, or its result, cancels the request.
     pub(super) async fn handle(&self, caller: &Caller, request: ClientRequest<'_>) -> Result<Reply, Refusal> {
         let reply_now = |result: Result<Bytes, Refusal>| result.map(Reply::Now);
+        let params = request.params.text();
         match (request.method, caller.era) {
             ("tools/call", _) => self.begin_call(caller, request, "tools/call").await,
             ("resources/read", _) => self.begin_call(caller, request, "resources/read").await,
             ("prompts/get", _) => self.begin_call(caller, request, "prompts/get").await,
             ("tools/list", _) => {
                 self.0.wait_for_starting_servers().await;
-                reply_now(self.list_tools(caller, request.params).await)
+                reply_now(self.list_tools(caller, params).await)
             }
-            ("resources/list", _) => reply_now(self.list(caller, request.params, "resources").await),
-            ("resources/templates/list", _) => reply_now(self.list(caller, request.params, "resourceTemplates").await),
-            ("prompts/list", _) => reply_now(self.list(caller, request.params, "prompts").await),
-            ("completion/complete", _) => reply_now(self.complete(caller, request.params).await),
+            ("resources/list", _) => reply_now(self.list(caller, params, "resources").await),
+            ("resources/templates/list", _) => reply_now(self.list(caller, params, "resourceTemplates").await),
+            ("prompts/list", _) => reply_now(self.list(caller, params, "prompts").await),
+            ("completion/complete", _) => reply_now(self.complete(caller, params).await),
             ("server/discover", Era::Modern) => reply_now(Ok(self.discover_result())),
             ("subscriptions/listen", Era::Modern) => {
                 #[derive(Deserialize)]
                 struct Listen {
                     notifications: Filter,
                 }
-                let filter = parse_params::<Listen>(request.params)?.notifications;
+                let filter = parse_params::<Listen>(params)?.notifications;
                 Ok(Reply::Listen(Box::new(self.subscribe_all(caller, filter).await)))
             }
-            ("resources/subscribe", Era::Legacy) => reply_now(self.subscribe(caller, request.params).await),
-            ("resources/unsubscribe", Era::Legacy) => reply_now(unsubscribe(caller, request.params)),
+            ("resources/subscribe", Era::Legacy) => reply_now(self.subscribe(caller, params).await),
+            ("resources/unsubscribe", Era::Legacy) => reply_now(unsubscribe(caller, params)),
             ("ping", Era::Legacy) => reply_now(Ok(Bytes::from_static(b"{}"))),
-            ("logging/setLevel", Era::Legacy) => reply_now(set_level(caller, request.params)),
+            ("logging/setLevel", Era::Legacy) => reply_now(set_level(caller, params)),
             (method, _) => Err(Refusal::unknown_method(method)),
         }
     }
@@ -290,10 +289,11 @@ impl Gateway {
         request: ClientRequest<'_>,
         method: &'static str,
     ) -> Result<Reply, Refusal> {
-        let resume_params: ResumeParams<'_> = parse_params(request.params)?;
+        let params = request.params.text();
+        let resume_params: ResumeParams<'_> = parse_params(params)?;
         let origin = Origin {
             method,
-            params: request.body.slice_ref(request.params.as_bytes()),
+            params: request.params.bytes(),
             view: caller.view.clone(),
             principal: caller.principal.clone(),
         };
@@ -311,9 +311,9 @@ impl Gateway {
                 parked_call.call
             }
             _ => match method {
-                "tools/call" => self.call_tool(caller, request.params, progress_token.is_some(), trace).await?,
-                "resources/read" => self.read_resource(caller, request.params, trace).await?,
-                _ => self.get_prompt(caller, request.params, trace).await?,
+                "tools/call" => self.call_tool(caller, params, progress_token.is_some(), trace).await?,
+                "resources/read" => self.read_resource(caller, params, trace).await?,
+                _ => self.get_prompt(caller, params, trace).await?,
             },
         };
         let cacheable = if method == "resources/read" { Cacheable::Yes } else { Cacheable::No };
@@ -352,18 +352,13 @@ impl Gateway {
         let mut catalog = self.0.host.catalog();
         if self.find_tool(&catalog, &caller.view, &name).is_err() {
             let selector = caller.view.snapshot().selector(&name);
-            self.0.wait_for_tool(selector.as_deref().unwrap_or(&name)).await;
+            self.0.wait_for_tool(&selector).await;
             catalog = self.0.host.catalog();
         }
         let tool_call = ToolCall { name, arguments, host_caller, wants_progress, trace };
         let (server, name) = match self.find_tool(&catalog, &caller.view, &tool_call.name) {
             Ok(tool) => (tool.server.clone(), tool.tool().name.clone()),
-            Err(unknown_tool) => {
-                return match self.call_unlisted(caller, tool_call).await {
-                    Ok(call) => Ok(call),
-                    Err(name) => self.not_ready_call(caller, &name).ok_or(unknown_tool),
-                };
-            }
+            Err(unknown_tool) => return self.call_unlisted(caller, tool_call).await.ok_or(unknown_tool),
         };
         let (gateway, caller, tool_call) = (self.0.clone(), caller.clone(), ToolCall { name, ..tool_call });
         Ok(PendingCall::new(move |updates| {

@@ -153,7 +153,7 @@ impl Connection<'_> {
         match message::read(body) {
             Ok(Incoming::Request { id, .. }) => return Some(id),
             Ok(Incoming::Notification { method, params }) => {
-                handle_notification(&self.session, &method, params.map_or("{}", |params| params.get()));
+                handle_notification(&self.session, &method, params.text());
             }
             Ok(Incoming::Response { id, outcome }) => self.session.accept_answer(&id, client_answer(outcome)),
             Err((id, refusal)) => self.refuse(id.as_ref(), &refusal).await,
@@ -181,10 +181,10 @@ impl Connection<'_> {
         let Ok(Incoming::Request { method, params, .. }) = message::read(body) else {
             return Err(Refusal::invalid_request("not a request"));
         };
-        let request = ClientRequest { method: &method, params: params.map_or("{}", |params| params.get()), body };
-        let caller = match modern_client(request.params) {
+        let request = ClientRequest { method: &method, params };
+        let caller = match modern_client(params.text()) {
             Some(client) => self.caller(Era::Modern, client?),
-            None if method == "initialize" => return self.gateway.negotiate(&self.session, request.params),
+            None if method == "initialize" => return self.gateway.negotiate(&self.session, params.text()),
             None if method == "server/discover" => return Err(Refusal::malformed_meta("_meta lacks the version")),
             None => match self.session.client_info.get() {
                 Some(client) => self.caller(Era::Legacy, client.clone()),

@@ -136,14 +136,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until `server`, which has just got its values, offers the tool `name`. Returns the catalog with that tool;
-    /// `None` if the server fails, or does not offer the tool within [`SERVER_TIMEOUT`].
-    pub(super) async fn until_offered(&self, server: &ServerName, name: &str) -> Option<Arc<Catalog>> {
+    /// Waits until `server`, which has just got its values, offers the tool `selector`. Returns the catalog with that
+    /// tool; `None` if the server fails, or does not offer the tool within [`SERVER_TIMEOUT`].
+    pub(super) async fn until_offered(&self, server: &ServerName, selector: &str) -> Option<Arc<Catalog>> {
         let (mut events, mut is_connecting) = (self.host.events(), false);
         let tool_appears = async {
             loop {
                 let catalog = self.host.catalog();
-                if catalog.get(name).is_some() {
+                if catalog.has_tool(selector) {
                     return Some(catalog);
                 }
                 match events.recv().await {
@@ -195,29 +195,31 @@ impl Gateway {
         servers.into_iter().filter(|server| caller.view.may_have(server)).collect()
     }
 
-    /// Calls a tool that no list contains: the tool for missing values, or a tool of a server that lacks values of the
-    /// member. In the second case, the call waits until the member has given the values.
-    ///
-    /// # Errors
-    /// The name of the tool, if it is neither of the two.
-    pub(super) async fn call_unlisted(&self, caller: &Caller, tool_call: ToolCall) -> Result<PendingCall, String> {
+    /// Calls a tool that no list contains: the tool for missing values, or a tool of a server that is not connected. If
+    /// that server lacks values of the member, the call waits until the member has given the values. If not, the answer
+    /// is the error that says why the server is not connected. `None` if the tool is missing for another reason.
+    pub(super) async fn call_unlisted(&self, caller: &Caller, tool_call: ToolCall) -> Option<PendingCall> {
         if let Some(call) = self.call_credentials_tool(caller, &tool_call.name).await {
-            return Ok(call);
+            return Some(call);
         }
-        let CallError::NotReady { server, .. } = self.0.host.missing(&tool_call.name) else {
-            return Err(tool_call.name);
+        // The host does not know the names that a profile gives.
+        let selector = caller.view.snapshot().selector(&tool_call.name).into_owned();
+        let error = self.0.host.missing(&selector);
+        let server = match &error {
+            CallError::NotReady { server, .. } if caller.view.may_have(server) => server.clone(),
+            _ => return None,
         };
-        if !caller.view.may_have(&server) || self.0.missing_values(caller, &server).await.is_none() {
-            return Err(tool_call.name);
-        }
         let (gateway, caller) = (self.clone(), caller.clone());
-        Ok(PendingCall::new(move |updates| {
+        if self.0.missing_values(&caller, &server).await.is_none() {
+            return Some(PendingCall::new(move |_| async move { outcome_of(Err(error), caller.era) }.boxed()));
+        }
+        Some(PendingCall::new(move |updates| {
             async move {
                 if let Err(NotGiven(result)) = gateway.0.request_values(&server, &caller, &updates).await {
                     return Ok(result);
                 }
-                let Some(catalog) = gateway.0.until_offered(&server, &tool_call.name).await else {
-                    return outcome_of(Err(gateway.0.host.missing(&tool_call.name)), caller.era);
+                let Some(catalog) = gateway.0.until_offered(&server, &selector).await else {
+                    return outcome_of(Err(gateway.0.host.missing(&selector)), caller.era);
                 };
                 let tool = gateway.find_tool(&catalog, &caller.view, &tool_call.name)?;
                 let (server, name) = (tool.server.clone(), tool.tool().name.clone());
@@ -226,19 +228,6 @@ impl Gateway {
             }
             .boxed()
         }))
-    }
-
-    /// Answers a call of a tool that is in no list because its server is not connected. The answer is the error that
-    /// says why. `None` if the tool is missing for another reason.
-    pub(super) fn not_ready_call(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
-        let error = self.0.host.missing(name);
-        let era = caller.era;
-        match &error {
-            CallError::NotReady { server, .. } if caller.view.may_have(server) => {
-                Some(PendingCall::new(move |_| async move { outcome_of(Err(error), era) }.boxed()))
-            }
-            _ => None,
-        }
     }
 
     /// Calls the tool for missing values; `None` if `name` is another tool.

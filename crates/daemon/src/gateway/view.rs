@@ -1,7 +1,10 @@
 //! The view of a client: which tools it sees. The gateway, the client's query and the client's profile each select
 //! tools; the client sees the tools that all of them select.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -178,9 +181,10 @@ impl ViewSnapshot<'_> {
         found.filter(|tool| self.has(tool))
     }
 
-    /// The selector of the tool that a client with a profile calls by `name`. `None` without a profile.
-    pub(super) fn selector(&self, name: &str) -> Option<String> {
-        self.profile.as_ref()?.selector(name)
+    /// The selector by which the host knows the tool that a client calls by `name`, whether or not the tool exists.
+    pub(super) fn selector<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        let selector = self.profile.as_ref().and_then(|profile| profile.selector(name));
+        selector.map_or(Cow::Borrowed(name), Cow::Owned)
     }
 }
 
@@ -221,10 +225,9 @@ impl Views {
             return Ok(self.default_view());
         }
         if let Some(view) = self.views.load().iter().find(|view| view.params == params) {
-            return match &view.profile {
-                Some(profile) if profile.profiles.get(&profile.name).is_none() => Err(self.no_profile(&profile.name)),
-                _ => Ok(view.clone()),
-            };
+            // A default profile may be gone, because no client has asked for it.
+            let named = params.iter().find(|(key, _)| *key == "profile");
+            return named.map_or(Ok(()), |(_, name)| self.profile(name).map(drop)).map(|()| view.clone());
         }
         let (mut selections, mut profile) = (vec![self.base_selection.clone()], None);
         for (key, value) in &params {
@@ -236,12 +239,19 @@ impl Views {
                 key => selections.push(parse_selection(key, value)?),
             }
         }
+        let profile = profile.or_else(|| self.default_view.profile.clone());
         let view = View::new(params, selections, profile);
         self.views.rcu(|kept| {
             let newest = &kept[kept.len().saturating_sub(MAX_VIEWS - 1)..];
             newest.iter().chain([&view]).cloned().collect::<Vec<_>>()
         });
         Ok(view)
+    }
+
+    /// The name of the profile of the view that the query of a URL selects, whether or not there is such a profile.
+    pub(super) fn profile_for_query(&self, query: Option<&str>) -> Option<Arc<str>> {
+        let named = parse_query(query).into_iter().find(|(key, _)| *key == "profile");
+        named.map(|(_, name)| Arc::from(name)).or_else(|| self.default_view.profile().cloned())
     }
 
     fn profile(&self, name: &str) -> Result<FollowedProfile, Refusal> {
@@ -265,11 +275,6 @@ fn parse_query(query: Option<&str>) -> QueryParams {
             Some((key, value.into_owned()))
         })
         .collect()
-}
-
-/// The profile that the query of a URL names.
-pub(super) fn profile_in_query(query: Option<&str>) -> Option<String> {
-    parse_query(query).into_iter().find(|(key, _)| *key == "profile").map(|(_, name)| name)
 }
 
 /// Reads the selection in `tools` or `servers` of a query.
@@ -327,6 +332,24 @@ mod tests {
         views.for_query(Some("profile=read")).unwrap();
         views.profiles.set([].into());
         assert!(views.for_query(Some("profile=read")).is_err());
+    }
+
+    #[test]
+    fn a_query_that_names_no_profile_has_the_default_profile() {
+        let profiles = views().profiles;
+        let views = Views::new(&GatewayOptions { profiles, profile: Some("read".into()), ..GatewayOptions::default() });
+        for (query, profile) in
+            [(None, "read"), (Some("tools=a"), "read"), (Some("profile=read"), "read"), (Some("profile=none"), "none")]
+        {
+            assert_eq!(views.profile_for_query(query).as_deref(), Some(profile), "{query:?}");
+            let Ok(view) = views.for_query(query) else { continue };
+            assert_eq!(view.profile().map(|name| &**name), Some(profile), "{query:?}");
+        }
+        views.profiles.set([].into());
+        assert!(
+            views.for_query(Some("tools=a")).is_ok(),
+            "its client has not asked for the profile, and sees no tools"
+        );
     }
 
     #[test]

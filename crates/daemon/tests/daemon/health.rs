@@ -9,7 +9,7 @@ use std::{
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, task::JoinSet, time::timeout};
-use toolrack_testkit::Home;
+use toolrack_testkit::{Home, fake_server_path};
 
 use crate::up::{DaemonOptions, Up, fake, servers};
 
@@ -72,6 +72,23 @@ async fn a_server_that_is_still_being_started_is_counted_and_not_named() {
     let page = up.get("/metrics").await;
     let line = "toolrack_server_state{server=\"secretive\",state=\"disconnected\"} 1";
     assert!(page.as_str().unwrap().contains(line), "{page}");
+    up.down().await;
+}
+
+#[tokio::test]
+async fn the_daemon_stays_ready_while_a_server_reconnects() {
+    let home = Home::new();
+    let (server, marker) = (fake_server_path(), home.root().join("has-run"));
+    // Its second process never says a word.
+    let script = "[ -e \"$1\" ] && exec /bin/sleep 60; : > \"$1\"; exec \"$0\" stdio --era both";
+    let entry = json!({ "command": "/bin/sh", "args": ["-c", script, server, marker] });
+    home.write("toolrack/mcp.json", servers(&[("twice", entry)]));
+    let up = Up::of(home).await;
+    up.until("twice", "connected").await;
+    assert_eq!(up.post("/api/v1/servers/twice/reconnect", json!({})).await.0, 202);
+    up.until("twice", "connecting").await;
+    assert_eq!(ready(&up).await, (200, json!({ "status": "ok", "reason": null })));
+    assert_eq!(up.post("/api/v1/servers/twice/disconnect", json!({})).await.0, 202);
     up.down().await;
 }
 

@@ -109,6 +109,10 @@ async fn an_entry_of_a_project_is_shown_in_full_even_if_it_holds_a_known_secret(
     let args = again["config"]["args"].as_array().unwrap();
     assert_eq!(args[args.len() - 3..], [json!("--token"), json!(script), json!("one\ntwo\u{202e}")]);
     assert_eq!(again["before"], pending["config"]);
+    // A user may agree to an entry that was refused, so it is shown in full as well.
+    let refusal = json!({ "project": again["project"], "name": "theirs", "hash": again["hash"] });
+    assert_eq!(up.post("/api/v1/trust/refuse", refusal).await.0, 204);
+    assert_eq!(up.get("/api/v1/trust").await["refused"], json!([again]));
     up.down().await;
 }
 

@@ -57,6 +57,23 @@ async fn a_client_of_a_profile_lists_and_calls_a_tool_by_the_name_that_the_profi
 }
 
 #[tokio::test]
+async fn a_call_by_the_name_of_a_profile_says_why_the_server_of_the_tool_is_not_connected() {
+    let only = Selection::all().only(["dead/echo".parse().unwrap()]);
+    let shown = ShownAs { name: Some("say".to_owned()), description: None };
+    let profile = ToolProfile::new(only).showing(name("dead"), "echo", shown);
+    let mut options = GatewayOptions::default();
+    options.profiles = Profiles::from(BTreeMap::from([("few".into(), profile)]));
+    let world = World::with([("dead", fake("--fault exit-at-start"))], options).await;
+    let raw = Raw::new(&world).at("profile=few");
+    let answer = json_of(raw.modern(1, "tools/call", json!({"name": "say"})).await).await;
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("the server dead") && text.contains("is not connected"), "{answer}");
+    let unknown = json_of(raw.modern(2, "tools/call", json!({"name": "shout"})).await).await;
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_session_of_one_profile_is_unknown_to_another_and_without_one() {
     let (world, _) = with_few().await;
     let all = Raw::legacy(&world, json!({})).await;
@@ -68,6 +85,24 @@ async fn a_session_of_one_profile_is_unknown_to_another_and_without_one() {
     assert_eq!(stream.status(), 404);
     let end = few.builder(reqwest::Method::DELETE, &[]).send().await.unwrap();
     assert_eq!(end.status(), 404);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_names_no_profile_has_the_default_profile_in_its_session_and_whatever_else_it_selects() {
+    let mut options = GatewayOptions::default();
+    options.profiles = Profiles::from(BTreeMap::from([("few".into(), few())]));
+    options.profile = Some("few".into());
+    let world = World::with([("fake", fake(""))], options).await;
+    let list = request(2, "tools/list", json!({}));
+    let names = |answer: &Value| listed(answer).iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>();
+    let client = Raw::legacy(&world, json!({})).await;
+    assert_eq!(names(&json_of(client.post(&list, &[]).await).await), ["mcp__fake__add", "say"]);
+    let all = json_of(Raw::new(&world).at("servers=fake").modern(1, "tools/list", json!({})).await).await;
+    assert_eq!(names(&all), ["mcp__fake__add", "say"], "a selection leads out of no profile");
+    let named = client.at("profile=few");
+    assert_eq!(named.post(&list, &[]).await.status(), 200, "this is the profile of the session");
+    assert_eq!(named.builder(reqwest::Method::DELETE, &[]).send().await.unwrap().status(), 200);
     world.end().await;
 }
 

@@ -108,6 +108,61 @@ async fn unknown_versions_methods_and_tools_are_refused_each_in_its_way() {
     world.end().await;
 }
 
+/// Requests that need parameters and have none.
+fn without_params() -> Vec<String> {
+    let messages = |method: &str| {
+        ["", r#","params":null"#].map(|params| format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}"{params}}}"#))
+    };
+    ["tools/call", "resources/read", "prompts/get"].iter().flat_map(|method| messages(method)).collect()
+}
+
+#[tokio::test]
+async fn a_request_without_the_parameters_that_it_needs_is_refused_over_http() {
+    let world = World::new("").await;
+    let legacy = Raw::legacy(&world, json!({})).await;
+    for body in without_params() {
+        let answer = json_of(legacy.post_bytes(body.clone(), &[]).await).await;
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32602)), "{body}: {answer}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_request_without_the_parameters_that_it_needs_is_refused_over_stdio_and_the_connection_lives() {
+    let world = World::new("").await;
+    let (ours, theirs) = duplex(100_000);
+    let (reader, writer) = split(theirs);
+    let serving = world.gateway.serve_stdio(reader, writer);
+    let client = async {
+        let (reader, mut writer) = split(ours);
+        let mut lines = BufReader::new(reader).lines();
+        let mut ask = async |message: String| -> Value {
+            writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+            loop {
+                let line = lines.next_line().await.unwrap().unwrap();
+                let answer: Value = serde_json::from_str(&line).unwrap();
+                // A notification has no id.
+                if answer["id"].is_number() {
+                    return answer;
+                }
+            }
+        };
+        let client_info = json!({"name": "raw", "version": "1"});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client_info});
+        ask(request(1, "initialize", params).to_string()).await;
+        for body in without_params() {
+            let answer = ask(body.clone()).await;
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32602)), "{body}: {answer}");
+        }
+        assert_eq!(ask(request(8, "ping", json!({})).to_string()).await["result"], json!({}));
+    };
+    tokio::select! {
+        ended = serving => panic!("the connection has ended: {ended:?}"),
+        () = client => {}
+    }
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_request_without_the_members_of_its_meta_is_refused() {
     let world = World::new("").await;

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde::{Serialize, Serializer};
 
-use super::keeper::Servers;
+use super::{Host, keeper::Servers};
 use crate::{
     catalog::{Catalog, MismatchedTool, ToolSet, UnusableTool},
     mcp::ServerInfo,
@@ -97,6 +97,15 @@ impl ServerStatus {
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.tool_set.tokens()
+    }
+}
+
+impl Host {
+    /// Returns how many servers have not ended their first attempt to connect, successfully or not. A server that
+    /// connects again later does not count, nor does a server that may not be started. Never waits.
+    #[must_use]
+    pub fn untried(&self) -> usize {
+        self.servers.load().values().filter(|server| !server.was_tried()).count()
     }
 }
 

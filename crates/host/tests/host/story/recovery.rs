@@ -146,6 +146,7 @@ async fn an_attempt_that_began_before_the_value_was_given_fails_no_call() {
     let host = Host::builder().resolver(late.clone()).build();
     host.apply(world([("fake", ServerSpec::stdio(fake_server_path().to_str().unwrap(), ["stdio"]))])).await;
     late.asked.notified().await;
+    assert_eq!(host.untried(), 1);
     // The user gives the value.
     host.reconnect("fake").unwrap();
     let (answer, ()) = tokio::join!(call(&host, "fake/echo", json!({ "text": "here" })), async {
@@ -153,6 +154,7 @@ async fn an_attempt_that_began_before_the_value_was_given_fails_no_call() {
         late.go_on.notify_one();
     });
     assert_eq!(answer.unwrap().text, "here");
+    assert_eq!(host.untried(), 0);
     host.shutdown().await;
 }
 
