@@ -1,4 +1,5 @@
-// Text that the user can copy into other programs. A hidden value becomes a placeholder, which the user fills in. Pure.
+// Text that the user can copy into other programs. A hidden value, and a placeholder that only Toolrack knows, become a
+// placeholder for an environment variable, which the user sets. Pure.
 
 import { HIDDEN } from "./entry.js";
 
@@ -33,7 +34,7 @@ export function entryFor(format, name, entry) {
 const COMMON = ["command", "args", "cwd", "env", "url", "headers"];
 
 /**
- * Returns the fields that other programs know, with `${NAME}` in place of hidden values.
+ * Returns the fields that other programs know, with `${NAME}` in place of hidden values and of Toolrack's own placeholders.
  * @param {Api.Entry} entry
  * @returns {Record<string, any>}
  */
@@ -44,10 +45,20 @@ function withPlaceholders(entry) {
   return Object.fromEntries(known.map(([key, value]) => [key, replaced(key, value)]));
 }
 
-/** @param {string} key @param {any} value @returns {any} */
+/** Matches Toolrack's own placeholders, which no other program knows; and `$$`, so that `$${secret:NAME}` is none. */
+const OWN = /\$\$|\$\{(?:secret|user):([^{}]*)\}/g;
+
+/** @param {string | null} key `null` for an item of a list @param {any} value @returns {any} */
 function replaced(key, value) {
-  if (typeof value === "string") return value.replaceAll(HIDDEN, `\${${variable(key)}}`);
-  if (Array.isArray(value)) return value.map((one) => replaced("SECRET", one));
+  if (typeof value === "string") {
+    const shown = value.replaceAll(HIDDEN, `\${${variable(key ?? "")}}`);
+    return shown.replaceAll(OWN, (found, /** @type {string | undefined} */ own) => {
+      if (own === undefined) return found;
+      // Codex passes a variable on under its own name only.
+      return `\${${variable(found === value ? (key ?? own) : own)}}`;
+    });
+  }
+  if (Array.isArray(value)) return value.map((one) => replaced(null, one));
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, replaced(name, one)]));
 }

@@ -8,7 +8,7 @@
 const { rawJSON, isRawJSON } = /** @type {any} */ (JSON);
 
 /** Members of the daemon's answers whose values come from servers and callers; they are shown and sent on unchanged. */
-const FOREIGN = ["arguments", "default", "input", "structured"];
+const FOREIGN = ["arguments", "const", "default", "enum", "input", "structured"];
 
 /** Matches text that may have a number which JavaScript would change. */
 const SUSPICIOUS = /\d{16}|\d[.eE]/;

@@ -1,5 +1,7 @@
 // Turns a JSON Schema into the fields of a form. Their content is in draft.js. Pure.
 
+import { counted } from "./exact-json.js";
+
 /**
  * The form of a part of a schema. `any` is a part that no form can express: the user types it as JSON.
  * @typedef {object} Shape
@@ -36,6 +38,12 @@ export function shapeOf(schema, root = schema) {
 
 /** @param {unknown} value */
 const text = (value) => (typeof value === "string" ? value : "");
+
+/** An option as text. @param {unknown} value */
+const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
+/** A bound as a number to compare with. @param {any} value @returns {any} */
+const bound = (value) => counted(value);
 
 /**
  * Follows `$ref`, and replaces an `allOf` with one part by that part.
@@ -82,7 +90,7 @@ function kindOf(schema, root) {
   if (Object.hasOwn(schema, "const")) return { kind: "const", options: [schema.const] };
   if (Array.isArray(schema.enum) && schema.enum.length > 0) {
     const labels = schema.enumNames;
-    return { kind: "enum", options: schema.enum, labels: Array.isArray(labels) ? labels.map(String) : undefined };
+    return { kind: "enum", options: schema.enum, labels: Array.isArray(labels) ? labels.map(shown) : undefined };
   }
   const choices = schema.anyOf ?? schema.oneOf;
   if (Array.isArray(choices) && choices.length > 0) return union(schema, choices, root);
@@ -107,7 +115,7 @@ function guessed(schema) {
  */
 function union(schema, choices, root) {
   if (choices.every((one) => one && typeof one === "object" && Object.hasOwn(one, "const"))) {
-    const labels = choices.map((one) => text(one.title) || String(one.const));
+    const labels = choices.map((one) => text(one.title) || shown(one.const));
     return { kind: /** @type {const} */ ("enum"), options: choices.map((one) => one.const), labels };
   }
   if (choices.length === 1) return { ...shapeOf(choices[0], root) };
@@ -160,11 +168,11 @@ function ofType(type, schema, root) {
       return {
         kind: "string",
         format: text(schema.format),
-        bounds: { least: schema.minLength, most: schema.maxLength },
+        bounds: { least: bound(schema.minLength), most: bound(schema.maxLength) },
       };
     case "number":
     case "integer":
-      return { kind: type, bounds: { least: schema.minimum, most: schema.maximum } };
+      return { kind: type, bounds: { least: bound(schema.minimum), most: bound(schema.maximum) } };
     case "boolean":
     case "null":
       return { kind: type };
@@ -172,7 +180,7 @@ function ofType(type, schema, root) {
       return object(schema, root);
     case "array": {
       const item = () => shapeOf(schema.items ?? {}, root);
-      return { kind: "array", item, bounds: { least: schema.minItems, most: schema.maxItems } };
+      return { kind: "array", item, bounds: { least: bound(schema.minItems), most: bound(schema.maxItems) } };
     }
     default:
       return { kind: "any" };

@@ -33,7 +33,7 @@ use toolrack_team::{Endpoint, FrontDoor, NoRandom, ProvedToken, random_text};
 
 pub(crate) use self::{
     members::Members,
-    unauthenticated::{Connection, UnauthenticatedConnections},
+    unauthenticated::{Connection, Registration, UnauthenticatedConnections},
 };
 use crate::{error::ApiError, membership::Membership, places::Full, replicas::FromSibling};
 

@@ -13,7 +13,7 @@ mod work_in_progress;
 use std::{
     collections::BTreeSet,
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
     time::Instant,
 };
 
@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_agent::{Limits, Model};
 use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request, Watcher};
-use toolrack_host::{Desired, Host, Principal, ServerName};
+use toolrack_host::{Desired, Host, Principal, ServerName, ServerSpec};
 use toolrack_store::{Approval, Store, StoreError};
 use toolrack_team::{TenantQuotas, audit_export::AuditExportStatus};
 
@@ -199,7 +199,9 @@ pub(crate) struct World {
     values_changed: watch::Sender<()>,
     /// The profiles, which decide what groups of clients see.
     pub(crate) profiles: Profiles,
-    /// The servers that the user has stopped although they are configured to run.
+    /// The world that lends servers to this one, if there is one. Weak, because that world may own this one.
+    base: Weak<Self>,
+    /// The servers of this world that the user has stopped although they are configured to run.
     stopped_servers: ArcSwap<BTreeSet<String>>,
     /// Takes the orders to the keeper.
     orders: mpsc::Sender<Order>,
@@ -257,6 +259,7 @@ impl World {
         questions.set_log(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(MAX_WAITING_ORDERS);
         let (events, counters_sender) = (host.events(), tally::CountersSender::default());
+        let weak_base = base.map(Arc::downgrade).unwrap_or_default();
         // Subscribe before copying the configuration of the base, so that no change goes unnoticed.
         let base = base.map(|base| BaseWorld { applied: base.applied_changes(), world: Arc::clone(base) });
         let extended_request = with_own_servers(&request, own_servers.as_deref(), &kind).await;
@@ -295,6 +298,7 @@ impl World {
             applied: watch::Sender::new(false),
             values_changed: watch::Sender::new(()),
             profiles: Profiles::default(),
+            base: weak_base,
             stopped_servers: ArcSwap::default(),
             orders,
         });
@@ -363,17 +367,26 @@ impl World {
         if file_problems.is_empty() { self.loaded.load().problems.clone() } else { file_problems.to_vec() }
     }
 
-    /// Returns whether a user stopped the server `name`.
-    pub(crate) fn is_stopped(&self, name: &str) -> bool {
-        self.stopped_servers.load().contains(name)
+    /// Returns the world that lends the server `name` to this one. `None` for a server that is not lent.
+    fn lender_of(&self, name: &str) -> Option<Arc<Self>> {
+        let is_lent = |spec: &ServerSpec| self.kind.has(spec) && !self.kind.runs(spec);
+        let base = self.base.upgrade().filter(|_| self.loaded.load().desired.get(name).is_some_and(is_lent))?;
+        // The base may itself borrow the server: a session borrows from the world of its member.
+        Some(base.lender_of(name).unwrap_or(base))
     }
 
-    /// The servers that a user stopped.
+    /// Returns whether a user stopped the server `name`, which may be lent.
+    pub(crate) fn is_stopped(&self, name: &str) -> bool {
+        let is_stopped_in = |world: &Self| world.stopped_servers.load().contains(name);
+        self.lender_of(name).map_or_else(|| is_stopped_in(self), |lender| is_stopped_in(&lender))
+    }
+
+    /// The servers of this world that a user stopped, without those that are lent.
     pub(crate) fn stopped_names(&self) -> Arc<BTreeSet<String>> {
         self.stopped_servers.load_full()
     }
 
-    /// Stops the server `name` without changing a file.
+    /// Stops the server `name`, which may be lent, without changing a file.
     pub(crate) async fn stop_server(&self, name: &str) -> Result<(), NotReloaded> {
         self.set_stopped(name, true).await
     }
@@ -384,7 +397,9 @@ impl World {
     }
 
     async fn set_stopped(&self, name: &str, is_stopped: bool) -> Result<(), NotReloaded> {
-        self.order(|done| Order::SetStopped { name: name.to_owned(), is_stopped, done }).await
+        let lender = self.lender_of(name);
+        let world = lender.as_deref().unwrap_or(self);
+        world.order(|done| Order::SetStopped { name: name.to_owned(), is_stopped, done }).await
     }
 
     /// Reads the configuration again, and waits until the host runs it.

@@ -123,6 +123,29 @@ fn a_member_starts_and_stops_their_own_servers_and_no_shared_one() {
 }
 
 #[test]
+fn an_operator_with_servers_of_their_own_sees_that_a_shared_one_is_disconnected_and_connects_it_by_its_name() {
+    let team = team();
+    let (olga, _) = team.token("olga", "acme", "operator");
+    let until = |wanted: &str| {
+        let started = Instant::now();
+        loop {
+            let (_, body) = team.ask("GET", "/api/v1/servers/shared", &olga, "");
+            let shared: Value = serde_json::from_str(&body).unwrap();
+            if shared["state"] == wanted {
+                break;
+            }
+            assert!(started.elapsed() < SOON, "not {wanted}: {shared}");
+        }
+    };
+    until("connected");
+    assert_eq!(team.status("POST", "/api/v1/servers/shared/disconnect", &olga), 202);
+    until("disconnected");
+    let named = team.ask("POST", "/api/agents/mcp/reconnect", &olga, r#"{"server":"shared"}"#);
+    assert_eq!(named.0, 202, "{}", named.1);
+    until("connected");
+}
+
+#[test]
 fn an_operator_with_servers_of_their_own_sees_the_sign_in_that_they_began_at_a_shared_server() {
     let team = Team::with(|_| vec![("mine", personal()), ("web", json!({ "url": "http://127.0.0.1:1/mcp" }))]);
     let (olga, _) = team.token("olga", "acme", "operator");

@@ -1,8 +1,9 @@
 // The audit log: calls, connections, agreements and answers. Its chain of hashes shows tampering.
 
 import { get } from "../api.js";
+import { aboutOf, factsOf, markOf, whoOf, wordOf } from "../audit-row.js";
 import { daemonNow } from "../clock.js";
-import { ago, bytes, counted, duration, json, moment } from "../format.js";
+import { ago, json, moment } from "../format.js";
 import { html } from "../html.js";
 import { onText } from "../parts/input.js";
 import { useLoaded } from "../parts/loaded.js";
@@ -107,61 +108,23 @@ function None({ isNarrow }) {
 
 /** @param {{row: Api.AuditRow}} given */
 function Row({ row }) {
-  const what = [row.server, row.tool].filter(Boolean).join("/");
-  const who = [row.who, row.client, row.agent && `for ${row.agent}`].filter(Boolean).join(", ");
   return html`
     <li data-testid="audit-row" data-seq=${row.seq} data-status=${row.outcome ?? row.decision ?? row.kind}>
       <details>
         <summary>
           <span class="quiet-text">${row.seq}</span>
-          <strong>${what || "the log itself"}</strong>
+          <strong>${aboutOf(row)}</strong>
           <span class=${markOf(row)}>${wordOf(row)}</span>
-          <span class="quiet-text">${who}</span>
+          <span class="quiet-text">${whoOf(row)}</span>
           ${row.at && html`<time class="quiet-text" datetime=${row.at} title=${moment(row.at)}>${ago(row.at)}</time>`}
         </summary>
         <dl class="facts">
-          ${facts(row).map(([name, value]) => html`<div><dt>${name}</dt><dd class="path">${value}</dd></div>`)}
+          ${factsOf(row).map(([name, value]) => html`<div><dt>${name}</dt><dd class="path">${value}</dd></div>`)}
         </dl>
         ${row.arguments && html`<${Text} text=${json(row.arguments)} label="Arguments" testid="audit-arguments" />`}
       </details>
     </li>
   `;
-}
-
-/** The outcome in one word. @param {Api.AuditRow} row */
-function wordOf({ kind, outcome, decision }) {
-  if (kind === "call") return String(outcome ?? decision ?? "call").replace("_", " ");
-  return kind === "answer" ? `answer: ${decision}` : kind;
-}
-
-/** @param {Api.AuditRow} row */
-function markOf({ kind, outcome }) {
-  if (kind === "failed" || kind === "lost" || (kind === "call" && outcome !== "ok")) return "mark bad";
-  return kind === "trusted" || kind === "untrusted" || kind === "answer" ? "mark warn" : "mark";
-}
-
-/** The other details of a row. @param {Api.AuditRow} row @returns {[string, string][]} */
-function facts(row) {
-  const took = row.duration_us === null ? null : duration(row.duration_us / 1000);
-  /** @type {[string, string | null][]} */
-  const all = [
-    ["When", row.at && moment(row.at)],
-    ["In the name of", row.agent],
-    ["Decision", row.decision],
-    ["Why", row.why],
-    ["Error", row.code],
-    ["Took", took],
-    ["Result", row.bytes === null ? null : bytes(row.bytes)],
-    ["Arguments", row.arguments_bytes === null ? null : bytes(row.arguments_bytes)],
-    ["SHA-256 of them", row.arguments_sha256],
-    ["Tools", row.kind === "connected" && row.count !== null ? counted(row.count, "tool") : null],
-    ["Rows that were lost", row.kind === "lost" && row.count !== null ? String(row.count) : null],
-    ["Forgotten up to row", row.through === null ? null : String(row.through)],
-    ["Project", row.project],
-    ["Fingerprint", row.content],
-    ["Seal", row.hash],
-  ];
-  return /** @type {[string, string][]} */ (all.filter(([, value]) => value));
 }
 
 /** @param {{query: Record<string, string>, next: number | null}} given */

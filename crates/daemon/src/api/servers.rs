@@ -192,9 +192,8 @@ fn all_servers(world: &World, reader: &Principal) -> Vec<Server> {
 pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
     let loaded = world.loaded();
     let states: BTreeMap<_, _> = world.host.states().into_iter().collect();
-    let stopped = world.stopped_names();
     let entries = loaded.entries.iter().filter(|entry| world.has_server(&entry.name)).map(|entry| {
-        let word = states.get(entry.name.as_str()).map(|word| shown_state(word, stopped.contains(&entry.name)));
+        let word = states.get(entry.name.as_str()).map(|word| shown_state(word, world.is_stopped(&entry.name)));
         (entry.name.clone(), word.unwrap_or(BROKEN))
     });
     entries.collect()

@@ -1,6 +1,6 @@
 //! Connections that have not shown a valid token yet. Once a connection has shown such a token, it is *known*.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::Deref, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -16,7 +16,7 @@ use crate::places::{Full, Place, Places};
 const MAX_COMPARED: usize = 16;
 
 /// All connections that have not shown a valid token yet. The task that accepts connections owns this value, and a
-/// connection reports to it when it has ended or is known.
+/// connection reports to it when it has ended ([`Registration`]) or is known.
 #[derive(Debug)]
 pub(crate) struct UnauthenticatedConnections {
     /// The number of the next connection.
@@ -41,6 +41,25 @@ pub(crate) struct Connection {
     /// The place that this connection takes in `known_limits`, and the principal that sent the last request, which owns
     /// the place. `None` until the connection is known.
     place: Mutex<Option<Place>>,
+}
+
+/// A connection that has not ended. The task that serves the connection holds this value until the end of the
+/// connection, whatever the reason: dropping it reports the end.
+#[derive(Debug)]
+pub(crate) struct Registration(Arc<Connection>);
+
+impl Deref for Registration {
+    type Target = Arc<Connection>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.0.unregister();
+    }
 }
 
 /// The state of a connection.
@@ -89,8 +108,8 @@ impl UnauthenticatedConnections {
         self.registered().len()
     }
 
-    /// Registers a new connection.
-    pub(crate) fn register(&mut self) -> Arc<Connection> {
+    /// Registers a new connection, which ends when the returned value is dropped.
+    pub(crate) fn register(&mut self) -> Registration {
         let state = State { is_known: false, must_end: false, requests: 0, idle_since: Instant::now() };
         let (number, unregister_sender) = (self.next_number, self.unregister_sender.clone());
         let known_limits = self.known_limits.clone();
@@ -99,7 +118,7 @@ impl UnauthenticatedConnections {
         let connection =
             Arc::new(Connection { number, state: watch::Sender::new(state), unregister_sender, known_limits, place });
         self.registered().insert(number, Arc::clone(&connection));
-        connection
+        Registration(connection)
     }
 
     /// Ends one of the [`MAX_COMPARED`] oldest connections: the one that has been idle for the longest time or, if a
@@ -126,7 +145,7 @@ impl Connection {
     }
 
     /// Reports that the connection has ended, or is known now.
-    pub(crate) fn unregister(&self) {
+    fn unregister(&self) {
         // Fails if the task that accepts connections has ended, which does not matter here.
         let _ = self.unregister_sender.send(self.number);
     }
@@ -212,6 +231,16 @@ mod tests {
         assert_eq!((second.assign_to(&ann), unauthenticated.register().assign_to(&bob)), (Ok(()), Ok(())));
         let of_the_machine: Vec<_> = (0..4).map(|_| unauthenticated.register()).collect();
         assert!(of_the_machine.iter().all(|one| one.assign_to(&Principal::LOCAL).is_ok()));
+    }
+
+    #[test]
+    fn a_connection_is_in_the_table_until_it_ends_and_no_longer() {
+        let mut unauthenticated = unauthenticated();
+        let (first, second) = (unauthenticated.register(), unauthenticated.register());
+        drop(first);
+        assert_eq!(unauthenticated.len(), 1);
+        drop(second);
+        assert_eq!(unauthenticated.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

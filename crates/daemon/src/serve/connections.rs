@@ -25,7 +25,7 @@ use tower::Layer as _;
 
 use super::ACCEPT_PAUSE;
 use crate::{
-    guard::{Connection, UnauthenticatedConnections},
+    guard::{Connection, Registration, UnauthenticatedConnections},
     places::Places,
 };
 
@@ -188,11 +188,11 @@ fn concerns_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Serves one connection to its end, and holds its place until then.
+/// Serves one connection to its end, and holds its place and its registration until then.
 async fn serve_connection(
     stream: TcpStream,
     _place: OwnedSemaphorePermit,
-    connection: Arc<Connection>,
+    connection: Registration,
     shared: Arc<SharedState>,
 ) {
     match &shared.tls {
@@ -211,7 +211,6 @@ async fn serve_connection(
             }
         }
     }
-    connection.unregister();
 }
 
 /// Serves HTTP on a connection to its end.
@@ -251,8 +250,13 @@ async fn serve_http(
 mod tests {
     use std::io::{Read as _, Write as _};
 
+    use toolrack_testkit::Certificate;
+
     use super::*;
-    use crate::guard::{Guard, Token, check};
+    use crate::{
+        guard::{Guard, Token, check},
+        tls::Tls,
+    };
 
     const BOUNDS: Bounds = Bounds {
         max: 8,
@@ -285,5 +289,27 @@ mod tests {
         drop(silent);
         ending.cancel();
         served.join_next().await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_silent_during_the_handshake_leaves_the_table() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let silent = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let made = Certificate::new();
+        let tls = Tls::new(made.certificate.as_bytes(), made.key.as_bytes()).unwrap();
+        let places = Arc::new(Semaphore::new(1));
+        let place = Arc::clone(&places).try_acquire_owned().unwrap();
+        let shared = Arc::new(SharedState {
+            tls: Some(tls.acceptor()),
+            router: Router::new(),
+            bounds: Bounds { head_timeout: Duration::ZERO, ..BOUNDS },
+            places,
+            ending: CancellationToken::new(),
+        });
+        let mut unauthenticated = UnauthenticatedConnections::new(Places::new(1, 1));
+        Box::pin(serve_connection(stream, place, unauthenticated.register(), shared)).await;
+        assert_eq!(unauthenticated.len(), 0);
+        drop(silent);
     }
 }

@@ -400,7 +400,18 @@ declare namespace Api {
     at: string | null;
     kind: string;
     who: string | null;
+    tenant?: string;
+    issuer?: string;
+    subject?: string;
+    name?: string;
+    member?: string;
+    member_tenant?: string;
+    token?: string;
+    credential?: string;
     client: string | null;
+    over: string | null;
+    session: string | null;
+    conversation: string | null;
     agent: string | null;
     server: string | null;
     tool: string | null;

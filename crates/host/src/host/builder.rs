@@ -248,7 +248,9 @@ impl HostBuilder {
     /// Offers servers of another host, `lender`, in addition to the servers of this host: those that
     /// [`ServerSpec::is_for`](crate::ServerSpec::is_for) allows for `principal`. Their calls use the gate, asker and
     /// witness of this host, but `lender` starts and stops the servers. This host follows each change in the set of
-    /// servers of `lender`. A server of this host replaces a lent server of the same name. Default: none.
+    /// servers of `lender`, and has the events of a lent server that concern all its users: its state, that it has
+    /// connected or disconnected, and that its prompts or resources have changed. A server of this host replaces a lent
+    /// server of the same name. Default: none.
     pub fn lender(mut self, lender: Host, principal: Principal) -> Self {
         self.lender = Some((lender, principal));
         self

@@ -64,14 +64,16 @@ pub(super) struct Lender {
     source: LentServers,
     servers_changed: watch::Receiver<()>,
     events: broadcast::Receiver<Event>,
-    /// The events of the borrowing host. It gets those events of the lent servers that concern all their users.
+    /// The events of the borrowing host, which gets some events of the lent servers: see [`Self::pass_on`].
     own_events: broadcast::Sender<Event>,
 }
 
 impl Lender {
     pub(super) fn new(host: &Host, principal: Principal, own_events: broadcast::Sender<Event>) -> Self {
         let (servers_changed, events) = (host.servers_changed.subscribe(), host.events.subscribe());
-        let source = LentServers { lender_servers: host.servers.clone(), last_seen: Arc::default(), principal };
+        let lender_servers = host.servers.clone();
+        let (last_seen, own_names) = (Arc::default(), Arc::default());
+        let source = LentServers { lender_servers, last_seen, own_names, principal };
         Self { source, servers_changed, events, own_events }
     }
 
@@ -89,14 +91,27 @@ impl Lender {
                 }
                 event = self.events.recv() => match event {
                     Ok(Event::McpToolsUpdated { .. }) | Err(RecvError::Lagged(_)) => wake_keeper.notify_one(),
-                    // Pass on only these: calls and logs may belong to other principals.
-                    Ok(event @ (Event::McpServerState { .. }
-                        | Event::McpPromptsChanged { .. }
-                        | Event::McpResourcesChanged { .. })) => drop(self.own_events.send(event)),
-                    Ok(_) => {}
+                    Ok(event) => self.pass_on(event),
                     Err(RecvError::Closed) => return,
                 }
             }
+        }
+    }
+
+    /// Passes on an event that concerns all users of a lent server: calls and logs may belong to other principals.
+    /// Events of a server that is not lent, because the borrowing host has its own of that name, stay here.
+    fn pass_on(&self, event: Event) {
+        let (Event::McpServerState { server, .. }
+        | Event::McpServerConnected { server, .. }
+        | Event::McpServerDisconnected { server, .. }
+        | Event::McpPromptsChanged { server }
+        | Event::McpResourcesChanged { server }) = &event
+        else {
+            return;
+        };
+        if !self.source.own_names.load().contains(server) {
+            // The only failure is that no receiver exists.
+            let _ = self.own_events.send(event);
         }
     }
 }
@@ -107,6 +122,8 @@ struct LentServers {
     lender_servers: Arc<ArcSwap<Servers>>,
     /// All servers of the lender, as [`Self::refresh`] last found them.
     last_seen: Arc<Servers>,
+    /// The names of the servers that the borrowing host has itself. It borrows no servers of these names.
+    own_names: Arc<ArcSwap<BTreeSet<ServerName>>>,
     principal: Principal,
 }
 
@@ -116,8 +133,10 @@ impl LentServers {
         !Arc::ptr_eq(&self.lender_servers.load(), &self.last_seen)
     }
 
-    /// Looks at the lender's servers, and returns those that the principal may use now.
-    fn refresh(&mut self) -> Arc<Servers> {
+    /// Looks at the lender's servers, and returns those that the principal may use now. `own` are the servers that the
+    /// borrowing host has itself.
+    fn refresh(&mut self, own: &Servers) -> Arc<Servers> {
+        self.own_names.store(Arc::new(own.keys().cloned().collect()));
         self.last_seen = self.lender_servers.load_full();
         if self.last_seen.values().all(|server| server.spec.is_for(&self.principal)) {
             return self.last_seen.clone();
@@ -330,7 +349,7 @@ impl Keeper {
     fn store_servers(&mut self, own: Servers) {
         let mut servers = own;
         match &mut self.lender {
-            Some(lender) => self.lent = lender.refresh(),
+            Some(lender) => self.lent = lender.refresh(&servers),
             None if self.lent.is_empty() => {}
             None => self.lent = Arc::default(),
         }

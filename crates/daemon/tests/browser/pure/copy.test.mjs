@@ -79,6 +79,21 @@ test("no_format_passes_a_hidden_value_on", () => {
     assert.doesNotMatch(entryFor(format, "n", entry), /\*\*\*/, format);
 });
 
+test("a_placeholder_that_only_toolrack_knows_becomes_a_variable", () => {
+  const entry = {
+    command: "npx",
+    args: ["--token=${secret:github.com}", "${user:other}", "$${secret:plain}"],
+    env: { GITHUB_TOKEN: "${secret:github}", BOTH: "${secret:a}:${user:b}" },
+  };
+  const { args, env } = JSON.parse(entryFor("claude", "x", entry)).mcpServers.x;
+  assert.deepEqual(args, ["--token=${GITHUB_COM}", "${OTHER}", "$${secret:plain}"]);
+  assert.deepEqual(env, { GITHUB_TOKEN: "${GITHUB_TOKEN}", BOTH: "${A}:${B}" });
+  assert.equal(JSON.parse(entryFor("vscode", "x", entry)).servers.x.env.GITHUB_TOKEN, "${env:GITHUB_TOKEN}");
+  assert.match(entryFor("codex", "x", entry), /^env_vars = \["GITHUB_TOKEN"\]$/m);
+  const remote = { url: "https://h/mcp", headers: { Authorization: "Bearer ${user:GITHUB_TOKEN}" } };
+  assert.match(entryFor("codex", "x", remote), /^bearer_token_env_var = "GITHUB_TOKEN"$/m);
+});
+
 test("a_command_line_is_quoted_for_a_shell", () => {
   assert.equal(commandFor("fs", "read", {}), "toolrack call fs/read");
   assert.equal(

@@ -13,8 +13,8 @@ use toolrack_testkit::FakeHttp;
 use crate::{
     scripted::{Reaction, Scripted, tool},
     worlds::{
-        call, catalog_has, events_so_far, fake, host_of, selectors, settle, soon, state_is, status, text, to_call,
-        world,
+        call, catalog_has, event, events_so_far, fake, host_of, selectors, settle, soon, state_is, status, text,
+        to_call, world,
     },
 };
 
@@ -309,6 +309,37 @@ async fn a_host_gets_no_events_of_other_hosts_calls_of_a_lent_server() {
     catalog_has(&host, "later/echo", true).await;
     let calls = events_so_far(&mut events, |event| matches!(event, Event::ToolCompleted { .. }).then_some(()));
     assert!(calls.is_empty());
+    host.shutdown().await;
+    lender.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_host_is_told_when_a_lent_server_comes_and_goes_and_nothing_of_one_that_its_own_replaces() {
+    let is_connected = |event: &Event, name: &str| {
+        matches!(event, Event::McpServerConnected { server, .. } if server.as_str() == name).then_some(())
+    };
+    let lender = host_of([("mine", fake(&[]))]).await;
+    let host = Host::builder().lender(lender.clone(), Principal::LOCAL).build();
+    settle(&host, world([("mine", fake(&[]))])).await;
+    let (mut events, mut next, mut lender_events) = (host.events(), host.events(), lender.events());
+    assert!(lender.remove("mine").await);
+    lender.add("mine", fake(&[])).await.unwrap();
+    event(&mut lender_events, |event| is_connected(event, "mine")).await;
+    lender.add("later", fake(&[])).await.unwrap();
+    event(&mut next, |event| is_connected(event, "later")).await;
+    // The events of the lender's server `mine` came first.
+    let of_mine = events_so_far(&mut events, |event| match event {
+        Event::McpServerState { server, .. }
+        | Event::McpServerConnected { server, .. }
+        | Event::McpServerDisconnected { server, .. } => (server.as_str() == "mine").then(|| event.clone()),
+        _ => None,
+    });
+    assert!(of_mine.is_empty(), "{of_mine:?}");
+    assert!(lender.remove("later").await);
+    let is_gone = |event: &Event| {
+        matches!(event, Event::McpServerDisconnected { server, .. } if server.as_str() == "later").then_some(())
+    };
+    event(&mut next, is_gone).await;
     host.shutdown().await;
     lender.shutdown().await;
 }
