@@ -26,9 +26,6 @@ use crate::{
     verbs::{Cli, RunMode, Verb, offers::call},
 };
 
-/// The variable that has the effect of `--no-daemon`, unless it is empty or `0`.
-const NO_DAEMON: &str = "TOOLRACK_NO_DAEMON";
-
 /// How long to wait for the daemon to accept or refuse the command. A stopped process (SIGSTOP) never answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -121,10 +118,8 @@ enum DaemonUse {
 
 /// Returns which daemon this command can use.
 fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
-    let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
-    // Some options need servers of the command's own: a server learns its roots when it connects, and a daemon does not
-    // have the servers that a command line gives.
+    // Some options need servers of the command's own: a daemon does not have the servers that a command line gives.
     let has_answers = global.answers.is_some() || !global.answer.is_empty();
     let has_typed_server = global.one_off.is_some() || global.mcp_config.iter().any(|file| args::is_inline(file));
     let places = Places::from_env(environment).ok().filter(|_| cli.verb.run_mode() == RunMode::Lent);
@@ -133,17 +128,16 @@ fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
         return DaemonUse::NoDaemon;
     };
     // The first reason that applies.
-    let why = match () {
-        () if global.no_daemon => "`--no-daemon` is set",
-        () if is_off => "`TOOLRACK_NO_DAEMON` is set",
-        () if global.verbose > 1 => "`-vv` shows the messages of this process",
-        () if !global.root.is_empty() => "its servers have no `--root`",
-        () if has_answers => "`--answer` is for the servers of one command",
-        () if global.tape.is_some() => "`record` and `replay` have servers of their own",
-        () if has_typed_server => "a server that the command line gives is started by the command itself",
-        () => return DaemonUse::Use(data),
-    };
-    DaemonUse::Unused(why.to_owned())
+    let why = global.reason_against_daemon(environment).or(match () {
+        () if has_answers => Some("`--answer` is for the servers of one command"),
+        () if global.tape.is_some() => Some("`record` and `replay` have servers of their own"),
+        () if has_typed_server => Some("a server that the command line gives is started by the command itself"),
+        () => None,
+    });
+    match why {
+        Some(why) => DaemonUse::Unused(why.to_owned()),
+        None => DaemonUse::Use(data),
+    }
 }
 
 /// Reads the text of `--args` from stdin (`-`) or from a file (`@FILE`); `None` if the command line gives no text or
