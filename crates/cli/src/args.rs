@@ -13,11 +13,14 @@ use clap::{
     ArgAction, Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use toolrack_config::import::Client;
+use toolrack_config::{Environment, import::Client};
 
 pub(crate) use model::{LimitArgs, ModelArgs, PolicyArgs, RulesArgs, TalkArgs, WireName};
 pub(crate) use one_off::{ONE_OFF_NAME, OneOffArgs, OneOffServer};
 pub(crate) use write::{Scope, WriteArgs};
+
+/// The variable that has the effect of `--no-daemon`, unless it is empty or `0`.
+const NO_DAEMON: &str = "TOOLRACK_NO_DAEMON";
 
 /// Options of every verb.
 #[derive(Clone, Debug, Default, Args)]
@@ -108,6 +111,21 @@ pub(crate) fn is_inline(word: &Path) -> bool {
 }
 
 impl Global {
+    /// Returns why a process with these options uses no daemon, whatever servers the daemon has; `None` if it may use
+    /// one.
+    pub(crate) fn reason_against_daemon(&self, environment: &Environment) -> Option<&'static str> {
+        let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
+        // The first reason that applies.
+        match () {
+            () if self.no_daemon => Some("`--no-daemon` is set"),
+            () if is_off => Some("`TOOLRACK_NO_DAEMON` is set"),
+            () if self.verbose > 1 => Some("`-vv` shows the messages of this process"),
+            // A server learns its roots when it connects.
+            () if !self.root.is_empty() => Some("its servers have no `--root`"),
+            () => None,
+        }
+    }
+
     /// Merges these options with `more`, which were typed after them: lists are joined, and a single value of `more`
     /// replaces the one here.
     pub(crate) fn followed_by(mut self, more: Self) -> Self {

@@ -19,15 +19,12 @@ use crate::{
     context::ArgsText,
     editor::Editor,
     error::{Exit, Failure, with_causes},
-    lending::{Hello, MAX_MESSAGE, ToBorrower, ToDaemon, receive, send},
+    lending::{Hello, ToBorrower, ToDaemon, receive, send},
     local_socket::{self, LocalSocket},
     screen::Screen,
     stop::StopSignals,
     verbs::{Cli, RunMode, Verb, offers::call},
 };
-
-/// The variable that has the effect of `--no-daemon`, unless it is empty or `0`.
-const NO_DAEMON: &str = "TOOLRACK_NO_DAEMON";
 
 /// How long to wait for the daemon to accept or refuse the command. A stopped process (SIGSTOP) never answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
@@ -37,6 +34,9 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most messages of the daemon that wait to be shown.
 const MAX_QUEUED_MESSAGES: usize = 16;
+
+/// The most bytes of the binary content of a result: the largest `max_message_bytes` of a server.
+const MAX_CONTENT_BYTES: usize = 1024 * 1024 * 1024;
 
 /// A message of the daemon; `None` at the end.
 type Received = io::Result<Option<ToBorrower>>;
@@ -118,10 +118,8 @@ enum DaemonUse {
 
 /// Returns which daemon this command can use.
 fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
-    let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
-    // Some options need servers of the command's own: a server learns its roots when it connects, and a daemon does not
-    // have the servers that a command line gives.
+    // Some options need servers of the command's own: a daemon does not have the servers that a command line gives.
     let has_answers = global.answers.is_some() || !global.answer.is_empty();
     let has_typed_server = global.one_off.is_some() || global.mcp_config.iter().any(|file| args::is_inline(file));
     let places = Places::from_env(environment).ok().filter(|_| cli.verb.run_mode() == RunMode::Lent);
@@ -130,17 +128,16 @@ fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
         return DaemonUse::NoDaemon;
     };
     // The first reason that applies.
-    let why = match () {
-        () if global.no_daemon => "`--no-daemon` is set",
-        () if is_off => "`TOOLRACK_NO_DAEMON` is set",
-        () if global.verbose > 1 => "`-vv` shows the messages of this process",
-        () if !global.root.is_empty() => "its servers have no `--root`",
-        () if has_answers => "`--answer` is for the servers of one command",
-        () if global.tape.is_some() => "`record` and `replay` have servers of their own",
-        () if has_typed_server => "a server that the command line gives is started by the command itself",
-        () => return DaemonUse::Use(data),
-    };
-    DaemonUse::Unused(why.to_owned())
+    let why = global.reason_against_daemon(environment).or(match () {
+        () if has_answers => Some("`--answer` is for the servers of one command"),
+        () if global.tape.is_some() => Some("`record` and `replay` have servers of their own"),
+        () if has_typed_server => Some("a server that the command line gives is started by the command itself"),
+        () => None,
+    });
+    match why {
+        Some(why) => DaemonUse::Unused(why.to_owned()),
+        None => DaemonUse::Use(data),
+    }
 }
 
 /// Reads the text of `--args` from stdin (`-`) or from a file (`@FILE`); `None` if the command line gives no text or
@@ -193,7 +190,8 @@ async fn run_on_daemon(
     let (inbox, mut messages) = mpsc::channel(MAX_QUEUED_MESSAGES);
     let lines = OwnLines::from_stdin(editor);
     let show_messages = async {
-        let mut terminal = LocalTerminal { screen, lines: &lines, question: None, keys: None, bytes: Vec::new() };
+        let mut terminal =
+            LocalTerminal { screen, lines: &lines, question: None, keys: None, content: Content::default() };
         let mut stop_exit: Option<Exit> = None;
         loop {
             tokio::select! {
@@ -294,8 +292,31 @@ struct LocalTerminal<'a> {
     question: OpenQuestion<'a>,
     /// While this exists, keys are delivered immediately.
     keys: Option<KeyMode>,
-    /// The binary content that was received so far.
-    bytes: Vec<u8>,
+    content: Content,
+}
+
+/// The binary content that was received so far. Its pieces are messages of their own, so it may be longer than a
+/// message.
+#[derive(Default)]
+struct Content(Vec<u8>);
+
+impl Content {
+    /// Appends a piece in Base64. Returns `false`, and appends nothing, if the content would be longer than
+    /// [`MAX_CONTENT_BYTES`].
+    fn append(&mut self, piece: &str) -> bool {
+        // The daemon is the same build, so a piece is always Base64.
+        let piece = STANDARD.decode(piece).unwrap_or_default();
+        let has_room = self.0.len() + piece.len() <= MAX_CONTENT_BYTES;
+        if has_room {
+            self.0.extend(piece);
+        }
+        has_room
+    }
+
+    /// Returns the whole content, and begins another.
+    fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
+    }
 }
 
 impl LocalTerminal<'_> {
@@ -304,12 +325,12 @@ impl LocalTerminal<'_> {
         match message {
             ToBorrower::Out(text) => self.screen.raw(text).await?,
             ToBorrower::Err(text) => self.screen.raw_stderr(&text),
-            ToBorrower::Bytes(_) if self.bytes.len() > MAX_MESSAGE => {
-                return Err(connection_lost("it sends content without end", self.screen));
+            ToBorrower::Bytes(piece) => {
+                if !self.content.append(&piece) {
+                    return Err(connection_lost("it sends content without end", self.screen));
+                }
             }
-            // The daemon is the same build, so a piece is always Base64.
-            ToBorrower::Bytes(piece) => self.bytes.extend(STANDARD.decode(piece).unwrap_or_default()),
-            ToBorrower::BytesFor(file) => self.screen.raw_bytes(std::mem::take(&mut self.bytes), file).await?,
+            ToBorrower::BytesFor(file) => self.screen.raw_bytes(self.content.take(), file).await?,
             ToBorrower::Ask(number) => self.question = Some((number, Box::pin(self.lines.next()))),
             ToBorrower::Keys(true) => self.keys = self.lines.enter_key_mode(),
             ToBorrower::Keys(false) => self.keys = None,
@@ -327,5 +348,25 @@ impl LocalTerminal<'_> {
             ToBorrower::Ready | ToBorrower::Status(_) | ToBorrower::Differences(_) => {}
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolrack_host::{Limits, spec::FieldKind};
+
+    use super::*;
+    use crate::lending::MAX_MESSAGE;
+
+    #[test]
+    fn content_may_be_longer_than_one_message_and_as_long_as_a_server_may_send() {
+        let mut content = Content(vec![0; MAX_MESSAGE + 1]);
+        assert!(content.append(&STANDARD.encode("end")));
+        assert!(content.take().ends_with(b"end"));
+        assert!(content.append(&STANDARD.encode("next")));
+        assert_eq!(content.take(), b"next");
+        let bound = Limits::FIELDS.iter().find(|field| field.key == "max_message_bytes").map(|field| field.kind);
+        let Some(FieldKind::Number { max, .. }) = bound else { panic!("{bound:?}") };
+        assert_eq!(max, MAX_CONTENT_BYTES as u64);
     }
 }

@@ -132,6 +132,17 @@ impl Context {
         self.command_line.global.agent.as_deref()
     }
 
+    /// Returns whether an MCP client of this process may share the servers of a running daemon: no option and no
+    /// variable asks for others.
+    pub(crate) fn may_share_daemon(&self) -> bool {
+        let CommandLine { global, inline_configs, .. } = &self.command_line;
+        let has_own_servers = !global.mcp_config.is_empty()
+            || global.strict_mcp_config
+            || !inline_configs.is_empty()
+            || global.agent.is_some();
+        !has_own_servers && global.reason_against_daemon(&self.environment).is_none()
+    }
+
     /// Returns whether the environment names a proxy for HTTP.
     pub(crate) fn has_proxy(&self) -> bool {
         opening::proxies_in(&self.host_parts.secrets.environment()).next().is_some()

@@ -47,7 +47,8 @@ pub(crate) use self::{
 };
 use crate::local_socket::{self, LocalSocket};
 
-/// The most bytes of a message: the arguments of a call, and the words and variables of a process.
+/// The most bytes of one message: the arguments of a call, and the words and variables of a process. What is longer,
+/// such as output, goes in several messages.
 pub(crate) const MAX_MESSAGE: usize = 32 * 1024 * 1024;
 
 /// How long a daemon may take to report its status.

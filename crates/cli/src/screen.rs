@@ -143,7 +143,8 @@ impl Screen {
         let _ = self.secrets.set(secrets);
     }
 
-    fn concealed<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    /// Returns `text` with the secrets hidden that are complete in it.
+    pub(crate) fn concealed<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.conceal(text))
     }
 

@@ -21,6 +21,7 @@ pub(super) struct TurnPrinter {
     screen: Arc<Screen>,
     /// Whether the cursor is at the start of a line.
     at_line_start: bool,
+    space: AnswerSpace,
     /// The progress line, while it is shown.
     status: Option<StatusLine>,
     /// Lines that wait until the cursor is at the start of a line.
@@ -29,7 +30,8 @@ pub(super) struct TurnPrinter {
 
 impl TurnPrinter {
     pub(super) fn new(screen: Arc<Screen>) -> Self {
-        Self { screen, at_line_start: true, status: None, news: VecDeque::new() }
+        let space = AnswerSpace::default();
+        Self { screen, at_line_start: true, space, status: None, news: VecDeque::new() }
     }
 
     /// Prints each message, until there are no more.
@@ -86,15 +88,16 @@ impl TurnPrinter {
     }
 
     async fn print_piece(&mut self, piece: &str) -> Result<(), Failure> {
-        // Empty lines at the beginning or end of an answer carry no meaning.
-        let piece = if self.at_line_start { piece.trim_start_matches('\n') } else { piece };
-        if piece.is_empty() || (self.at_line_start && piece.trim().is_empty()) {
+        // Concealed as a whole, because a secret may contain line breaks at which the text is cut below.
+        let piece = self.screen.concealed(piece);
+        let text = self.space.printable(&piece, self.at_line_start);
+        if text.is_empty() {
             return Ok(());
         }
         self.status = None;
-        let lines_end = piece.rfind('\n').map_or(0, |end| end + 1);
+        let lines_end = text.rfind('\n').map_or(0, |end| end + 1);
         // Waiting lines are shown between two lines of the answer.
-        let (lines, rest) = if self.news.is_empty() { ("", piece) } else { piece.split_at(lines_end) };
+        let (lines, rest) = if self.news.is_empty() { ("", &*text) } else { text.split_at(lines_end) };
         for part in [lines, rest].into_iter().filter(|part| !part.is_empty()) {
             self.screen.fragment(text::for_terminal(part).into_owned()).await?;
             self.at_line_start = part.ends_with('\n');
@@ -103,7 +106,9 @@ impl TurnPrinter {
         Ok(())
     }
 
+    /// Ends the current line of the answer, and the answer: what is printed next belongs to another one.
     async fn end_line(&mut self) -> Result<(), Failure> {
+        self.space = AnswerSpace::default();
         if !mem::replace(&mut self.at_line_start, true) {
             self.screen.fragment("\n".to_owned()).await?;
         }
@@ -140,6 +145,74 @@ impl TurnPrinter {
     fn show_status(&self) {
         if let Some(line) = &self.status {
             self.screen.progress(&line.words(self.screen.time_waiting_for_answers()));
+        }
+    }
+}
+
+/// Decides which white space of an answer is printed: all but empty lines at its beginning and at its end, which carry
+/// no meaning.
+#[derive(Debug, Default)]
+struct AnswerSpace {
+    /// Whether something of the answer was printed.
+    has_begun: bool,
+    /// White space behind the last line break that was printed, or before the answer. It is printed if more text
+    /// follows.
+    held: String,
+}
+
+impl AnswerSpace {
+    /// Returns what can be printed now that `piece` has come; `at_line_start` says whether the cursor is at the start
+    /// of a line.
+    fn printable(&mut self, piece: &str, at_line_start: bool) -> String {
+        if at_line_start && piece.trim().is_empty() {
+            self.held.push_str(piece);
+            return String::new();
+        }
+        let mut text = mem::take(&mut self.held) + piece;
+        let words_end = text.trim_end().len();
+        let line_end = text[words_end..].find('\n').map_or(text.len(), |end| words_end + end + 1);
+        self.held = text.split_off(line_end);
+        if !mem::replace(&mut self.has_begun, true) {
+            let words_start = text.len() - text.trim_start().len();
+            // The first line that is not empty keeps its indentation.
+            let empty_lines_end = text[..words_start].rfind('\n').map_or(0, |end| end + 1);
+            text.drain(..empty_lines_end);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
+        let mut space = AnswerSpace::default();
+        let mut printed = String::new();
+        for piece in pieces {
+            let at_line_start = printed.is_empty() || printed.ends_with('\n');
+            printed += &space.printable(piece, at_line_start);
+        }
+        printed
+    }
+
+    #[test]
+    fn an_answer_keeps_its_white_space_however_it_is_cut_into_pieces() {
+        assert_eq!(printed(["def f():\n", "    ", "return 1"]), "def f():\n    return 1");
+        assert_eq!(printed(["Hello.\n", "\nWorld"]), "Hello.\n\nWorld");
+        for (answer, shown) in [
+            ("def f():\n\n    x = 1\n\n\n    return x\n", "def f():\n\n    x = 1\n\n\n    return x\n"),
+            ("\n \n    indented\n", "    indented\n"),
+            ("words  \n\n\t\n\n", "words  \n"),
+            ("é\r\n\r\nö ", "é\r\n\r\nö "),
+            ("\n \n", ""),
+        ] {
+            let each_alone = answer.split_inclusive(|_: char| true);
+            assert_eq!(printed(each_alone), shown, "{answer:?}");
+            for (cut, _) in answer.char_indices() {
+                let (before, after) = answer.split_at(cut);
+                assert_eq!(printed([before, after]), shown, "{before:?} {after:?}");
+            }
         }
     }
 }

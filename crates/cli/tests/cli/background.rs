@@ -155,6 +155,16 @@ fn a_daemon_that_does_not_start_says_why_and_leaves_no_process() {
 }
 
 #[test]
+fn a_daemon_whose_sockets_cannot_be_opened_does_not_start_and_says_why() {
+    let rack = Rack::new();
+    // A path of a socket has at most about a hundred bytes.
+    let data = rack.home.root().join("x".repeat(120));
+    let rack = rack.env("TOOLRACK_HOME", data.to_str().unwrap());
+    let ran = rack.run(START).ends_with(1);
+    assert!(ran.stderr.contains("/run cannot be opened") && ran.stderr.contains("hint: set TOOLRACK_HOME"), "{ran}");
+}
+
+#[test]
 fn the_files_of_a_killed_daemon_are_removed_and_do_not_disturb_commands() {
     let home = Home::new();
     let up = home.start();

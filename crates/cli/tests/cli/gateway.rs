@@ -1,8 +1,9 @@
 //! `toolrack gateway` in front of a daemon that ends.
 
 use std::{
+    collections::BTreeSet,
     io::{BufRead as _, BufReader, Write as _},
-    process::{Child, ChildStdin, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, channel},
     thread::JoinHandle,
     time::Duration,
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use toolrack_testkit::EffectLog;
 
 use crate::{
-    rack::{Rack, fake},
+    rack::{Rack, fake, mcp_json, work_file},
     warm::Daemon,
 };
 
@@ -29,7 +30,11 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn of(rack: &Rack) -> Self {
-        let mut command = rack.command(&["gateway"]);
+        Self::start(rack.command(&["gateway"]))
+    }
+
+    /// Starts this gateway, and begins the conversation.
+    fn start(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = channel();
@@ -135,4 +140,33 @@ fn a_client_survives_the_end_of_its_daemon_and_no_call_is_repeated() {
     assert_eq!(effects.read().runs_of("sleep"), 1, "the call was made twice");
     drop(client.stdin.take());
     assert_eq!(client.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_gateway_that_is_to_have_other_servers_shares_no_daemon() {
+    let effects = EffectLog::new();
+    let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
+    rack.home.write("toolrack/toolrack.toml", "[policy]\nallow = \"fake/*\"\n");
+    let other = work_file(&rack, "other.json", &mcp_json(&[]));
+    let (other, folder) = (other.to_str().unwrap(), rack.home.work());
+    let _daemon = Daemon::start(&rack, &[]);
+    let started = || effects.read().pids().into_iter().collect::<BTreeSet<_>>().len();
+    let servers_of = |options: &[&str], variables: &[(&str, &str)]| {
+        let before = started();
+        let mut command = rack.command(&[&["gateway"], options].concat());
+        command.envs(variables.iter().copied());
+        Client::start(command).echoes(1_000, "here");
+        started() - before
+    };
+    assert_eq!(servers_of(&[], &[]), 1, "the server of the daemon");
+    assert_eq!(servers_of(&[], &[("TOOLRACK_NO_DAEMON", "0")]), 0, "the same server");
+    for options in [
+        &["--no-daemon"][..],
+        &["--root", folder.to_str().unwrap()],
+        &["--mcp-config", other],
+        &["--mcp-config", r#"{ "mcpServers": {} }"#],
+    ] {
+        assert_eq!(servers_of(options, &[]), 1, "{options:?}");
+    }
+    assert_eq!(servers_of(&[], &[("TOOLRACK_NO_DAEMON", "1")]), 1);
 }

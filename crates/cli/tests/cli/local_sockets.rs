@@ -54,6 +54,26 @@ fn no_server_is_let_in_at_the_sockets_of_its_user() {
     assert!(shown.stdout.contains("turned away") && shown.stdout.contains("cli.sock toolrack (process"), "{shown}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_restarts_the_daemon_is_refused_and_the_daemon_stays_up() {
+    let rack = Rack::new();
+    let script = "until test -e \"$TOOLRACK_HOME/daemon.json\"; do sleep 0.1; done; \
+                  \"$TOOLRACK\" daemon restart --listen 127.0.0.1:0 >&2; exec \"$0\" stdio";
+    let (data, home) = (rack.home.toolrack_home(), rack.home.home());
+    let restarting = json!({ "command": "sh", "args": ["-c", script, fake_server_path()], "env": {
+        "TOOLRACK": env!("CARGO_BIN_EXE_toolrack"), "TOOLRACK_HOME": data, "HOME": home,
+    } });
+    rack.configure(&[("restarting", restarting)]);
+    let daemon = Daemon::start(&rack, &["--allow", "*"]);
+    // The server answers only after its command has ended.
+    let _ = rack.run(&["call", "restarting/echo", "text=x"]).ends_with(0);
+    let logs = rack.run(&["logs", "restarting"]).ends_with(0);
+    assert!(logs.stdout.contains("this process belongs to a server"), "{logs}");
+    let status = rack.run(&["daemon", "status", "--json"]).ends_with(0).json();
+    assert_eq!((&status["answers"], &status["pid"]), (&true.into(), &daemon.pid().into()), "{status}");
+}
+
 #[test]
 fn connecting_to_a_socket_of_the_daemon_is_not_enough() {
     let rack = Rack::with(&[("fake", fake(&[]))]);

@@ -179,7 +179,9 @@ const COMMANDS: &[&str] = &[
     "call fake/add --args -",
     "call fake/add --args @nope.json",
     "call fake/add --args {\"a\":1,\"b\":4}",
+    "call fake/add -- a=1 b=2",
     "call builtin/list_directory path=.",
+    "call builtin/list_directory -- path=folder",
     "resources",
     "resources --json",
     "resources nope",
@@ -216,6 +218,7 @@ fn a_command_prints_the_same_with_and_without_a_daemon() {
     off["disabled"] = json!(true);
     let rack = Rack::with(&[("fake", server), ("off", off)]).env("API_TOKEN", "canary-of-the-table");
     work_file(&rack, "args.json", r#"{ "a": 1, "b": 2 }"#);
+    work_file(&rack, "folder/file", "");
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[]))]));
     let _daemon = Daemon::start(&rack, &[]);
     wait_until_used(&rack, &effects);

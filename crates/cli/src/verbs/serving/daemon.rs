@@ -205,25 +205,35 @@ async fn start(words: &[OsString], context: &Context) -> Result<Exit, Failure> {
             context.screen.note(&format!("a daemon is up already (process {})", record.pid));
             record
         }
-        None => start_new("start", words, context).await?,
+        None => {
+            refuse_in_server()?;
+            start_new("start", words, context).await?
+        }
     };
     serve::print_address(&record, context).await?;
     Ok(Exit::Ok)
 }
 
-/// Starts a daemon with the options that the user typed after `daemon VERB`.
-async fn start_new(verb: &str, words: &[OsString], context: &Context) -> Result<DaemonRecord, Failure> {
+/// Refuses to start a daemon in a process of a server.
+fn refuse_in_server() -> Result<(), Failure> {
     if local_socket::was_started_by_server() {
         let message = "this process belongs to a server: a daemon that it starts would end with the server, and would \
                        refuse commands from here";
         return Err(Failure::new(Exit::Other, "IN_A_SERVER", message).hint("start it from a terminal"));
     }
+    Ok(())
+}
+
+/// Starts a daemon with the options that the user typed after `daemon VERB`.
+async fn start_new(verb: &str, words: &[OsString], context: &Context) -> Result<DaemonRecord, Failure> {
     let record = background::start(verb, words, context.places.data()).await?;
     context.screen.note(&format!("process {}; `toolrack daemon stop` ends it", record.pid));
     Ok(record)
 }
 
 async fn restart(words: &[OsString], context: &Context) -> Result<Exit, Failure> {
+    // Checked before the running daemon ends: no new one could take its place.
+    refuse_in_server()?;
     let before = stop_running(STOP_TIMEOUT, context).await?;
     context.screen.note(&stop_message(&before));
     let record = start_new("restart", words, context).await?;

@@ -60,8 +60,9 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: GatewayArgs, context: &Context) -> Result<Exit, Failure> {
     // In a shared daemon, only the daemon's own servers and rules apply, so options of this command need a host here.
-    let has_no_options = args.policy == PolicyArgs::default() && args.profile.is_none() && !args.alone;
-    if has_no_options && let Some(daemon) = connect_to_daemon(context).await {
+    let has_own_options = args.policy != PolicyArgs::default() || args.profile.is_some() || args.alone;
+    let may_share = !has_own_options && context.may_share_daemon();
+    if may_share && let Some(daemon) = connect_to_daemon(context).await {
         return Box::pin(share(daemon, context)).await;
     }
     serve_alone(&args, context, stdin(), stdout()).await

@@ -39,7 +39,7 @@ use crate::{
     context::{Context, HostOptions, OnFailure},
     credentials::MachineCredentials,
     error::{Exit, Failure, with_causes},
-    local_socket::{Key, LocalSocket, SocketGuard},
+    local_socket::{self, Key, LocalSocket, SocketGuard},
     log_keeper::LogKeeper,
     metrics::MetricsSender,
     models::{ModelContext, ModelOptions, SelectedModel},
@@ -139,7 +139,7 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
     let record =
         DaemonRecord::of_this_process(address, daemon.base_url().to_owned(), options.token.reveal().to_owned());
     let data = context.places.data().to_owned();
-    let command_socket = publish(&mut daemon, &record, context);
+    let command_socket = publish(&mut daemon, &record, args.detached, context)?;
     // In the background, output goes to the log of the daemon, which must not contain the token.
     if !args.detached {
         show_address(&record, args.no_open, context).await?;
@@ -199,19 +199,35 @@ fn daemon_options(args: &ServeArgs, settings: &ServeSettings, token: Token) -> O
 
 /// Lets other commands find the daemon, unless they find another daemon already. Returns the socket on which the daemon
 /// accepts commands; warns and returns `None` if other commands will not find it.
-fn publish(daemon: &mut Daemon, record: &DaemonRecord, context: &Context) -> Option<CommandSocket> {
+///
+/// # Errors
+/// When a daemon in the background cannot open its sockets: `daemon start` would wait for it, and no command could end
+/// it.
+fn publish(
+    daemon: &mut Daemon,
+    record: &DaemonRecord,
+    is_detached: bool,
+    context: &Context,
+) -> Result<Option<CommandSocket>, Failure> {
     if let Some(other_daemon) = DaemonRecord::read(context.places.data()).filter(DaemonRecord::is_alive) {
         let message =
             format!("another daemon is up at {}: it is the one that other commands find", other_daemon.address);
         context.screen.warning(&message);
-        return None;
+        return Ok(None);
     }
-    let command_socket = open_sockets(daemon, record, context);
-    command_socket
-        .inspect_err(|error| {
-            context.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(error)));
-        })
-        .ok()
+    match open_sockets(daemon, record, context) {
+        Ok(command_socket) => Ok(Some(command_socket)),
+        Err(error) if is_detached => {
+            let folder = local_socket::folder(context.places.data());
+            let message = format!("the sockets in {} cannot be opened: {}", folder.display(), with_causes(&error));
+            let hint = "set TOOLRACK_HOME to another folder, with a short path";
+            Err(Failure::new(Exit::Other, "NO_SOCKETS", message).hint(hint))
+        }
+        Err(error) => {
+            context.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(&error)));
+            Ok(None)
+        }
+    }
 }
 
 /// Opens the local sockets, and writes the record in which other commands look for the daemon.

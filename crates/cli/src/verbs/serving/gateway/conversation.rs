@@ -21,6 +21,9 @@ const REPEATABLE_METHODS: &[&str] = &[
 /// Requests that change the connection for as long as it lasts.
 const LASTING_METHODS: &[&str] = &["logging/setLevel", "resources/subscribe"];
 
+/// The notification that takes back a request, which then gets no response.
+const CANCELLED_METHOD: &str = "notifications/cancelled";
+
 /// The most bytes of a client's method that an error repeats.
 const MAX_METHOD_BYTES: usize = 100;
 
@@ -30,7 +33,7 @@ const OWN_ID_PREFIX: &str = "toolrack-gateway-";
 /// A conversation, from the client's first message on. Lines are stored without their line breaks.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
-    /// Requests of the client without a response, by their ids as JSON.
+    /// Requests of the client without a response that it did not cancel, by their ids as JSON.
     pending_requests: HashMap<String, PendingRequest>,
     /// The `initialize` request, once it was answered. Only the older era of MCP (before 2026-07-28) has this request.
     initialize_request: Option<Value>,
@@ -60,12 +63,21 @@ struct Envelope<'a> {
     method: Option<String>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+/// The parameters of [`CANCELLED_METHOD`].
+#[derive(Deserialize)]
+struct Cancellation<'a> {
+    #[serde(borrow, rename = "requestId")]
+    request_id: &'a RawValue,
 }
 
 impl Conversation {
     /// Notes a line of the client, before it is passed on.
     pub(super) fn note_from_client(&mut self, line: &[u8]) {
-        let Ok(Envelope { id, method: Some(method), .. }) = serde_json::from_slice::<Envelope<'_>>(line) else {
+        let Ok(Envelope { id, method: Some(method), params, .. }) = serde_json::from_slice::<Envelope<'_>>(line) else {
             return;
         };
         match id {
@@ -77,6 +89,13 @@ impl Conversation {
                 self.pending_requests.insert(id.get().to_owned(), PendingRequest { method, line });
             }
             None if method == "notifications/initialized" => self.initialized_notification = Some(line.to_owned()),
+            None if method == CANCELLED_METHOD => {
+                let cancellation =
+                    params.and_then(|params| serde_json::from_str::<Cancellation<'_>>(params.get()).ok());
+                if let Some(Cancellation { request_id }) = cancellation {
+                    self.pending_requests.remove(request_id.get());
+                }
+            }
             None => {}
         }
     }
@@ -84,7 +103,8 @@ impl Conversation {
     /// Notes a line of the backend. Returns whether it is for the client, and not a response to a request of the
     /// gateway.
     pub(super) fn note_from_backend(&mut self, line: &[u8]) -> bool {
-        let Ok(Envelope { id: Some(id), method: None, error }) = serde_json::from_slice::<Envelope<'_>>(line) else {
+        let Ok(Envelope { id: Some(id), method: None, error, .. }) = serde_json::from_slice::<Envelope<'_>>(line)
+        else {
             return true;
         };
         if id.get().trim_start_matches('"').starts_with(OWN_ID_PREFIX) {
@@ -235,6 +255,26 @@ mod tests {
         assert_eq!(methods, ["notifications/initialized", "tools/list"]);
         assert_eq!(again[1]["id"], 2, "its answer is for the client");
         assert!(conversation.fail_unanswered().is_empty(), "an error is sent once");
+    }
+
+    #[test]
+    fn a_cancelled_request_is_forgotten() {
+        let mut conversation = begun();
+        for (id, method) in [(json!(1), "tools/call"), (json!("a"), "tools/list"), (json!(2), "tools/call")] {
+            conversation
+                .note_from_client(&line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} })));
+        }
+        // The last one cancels nothing: 3 is not the id of a request.
+        for id in [json!(1), json!("a"), json!(3)] {
+            conversation.note_from_client(&line(
+                &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }),
+            ));
+        }
+        let lost = messages(&conversation.fail_unanswered());
+        assert_eq!(lost.iter().map(|answer| &answer["id"]).collect::<Vec<_>>(), [&json!(2)]);
+        let again = messages(&conversation.lines_to_repeat());
+        let methods: Vec<_> = again.iter().map(|message| message["method"].as_str().unwrap()).collect();
+        assert_eq!(methods, ["notifications/initialized"]);
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::{
     sync::Arc, time::Duration,
 };
 
-use clap::Parser as _;
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{
     io::BufReader,
@@ -187,13 +186,19 @@ impl<R> Lender<'_, R> {
         if self.build.as_ref() != Some(&build) {
             return Err("the daemon is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());
         }
-        let cli = Cli::try_parse_from(words).ok().filter(|cli| cli.verb.run_mode() == RunMode::Lent);
-        let cli = cli.ok_or("it does not do this command")?;
+        // Parsed as the command's own process does.
+        let words: Vec<_> = words.into_iter().map(OsString::from).collect();
+        let cli = Cli::parse_words(&words).ok().filter(is_lent).ok_or("it does not do this command")?;
         let screen = Arc::new(Screen::for_borrower(&cli.global, terminal, outbox.clone()));
         let environment = Environment::new::<OsString, OsString>(to_os_pairs(variables));
         let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone(), args_text };
         Ok((cli.verb, self.context.lend(borrower, self.current_world).await?))
     }
+}
+
+/// Returns whether a daemon runs this command: not with servers that only the command has, or with a recording.
+fn is_lent(cli: &Cli) -> bool {
+    cli.verb.run_mode() == RunMode::Lent && cli.global.one_off.is_none() && cli.global.tape.is_none()
 }
 
 fn to_os_pairs(variables: BTreeMap<String, String>) -> impl Iterator<Item = (OsString, OsString)> {
