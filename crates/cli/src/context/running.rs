@@ -73,11 +73,16 @@ impl RunningHost {
             log_keeper.sources().add(&desired);
         }
         self.host.apply(desired).await;
+        self.settle().await;
+        self.host.clone()
+    }
+
+    /// Waits until each server has connected or failed once, and shows which ones are still connecting.
+    async fn settle(&self) {
         tokio::select! {
             () = self.host.settled() => {}
             () = self.show_connecting() => {}
         }
-        self.host.clone()
     }
 
     /// Shows the servers that are still connecting. Never returns.
@@ -169,6 +174,26 @@ impl Context {
             Some(lent) => self.borrow(lent, &desired, Purpose::Connections).await,
             None => Ok(self.running_host().connect(desired).await),
         }
+    }
+
+    /// As [`Self::connect`], for commands that say whether servers work: also starts each server that is idle, because
+    /// only what was stored of an earlier run is known of such a server.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub(crate) async fn connect_to_check(&self, desired: Desired) -> Result<Host, Failure> {
+        let host = self.connect(desired).await?;
+        for server in host.status() {
+            if matches!(server.state, State::Idle { .. }) {
+                // Fails only if the host has no such server.
+                let _ = host.reconnect(server.name.as_str());
+            }
+        }
+        match &self.lent {
+            Some(_) => host.settled().await,
+            None => self.running_host().settle().await,
+        }
+        Ok(host)
     }
 
     /// As [`Self::connect`], for commands that only show servers and their tools. If a daemon lends its servers, the

@@ -43,7 +43,7 @@ async fn ask_named_servers<O, F: Future<Output = Result<O, Failure>>>(
 ) -> Result<(Vec<O>, Vec<Failure>), Failure> {
     let host = reach::connect_for_list(context, loaded, named).await?;
     let mut failures = reach::server_failures(&host, named);
-    let (offers, ask_failures) = ask_each_server(&host, &reach::connected_servers(&host), ask).await;
+    let (offers, ask_failures) = ask_each_server(&host, &reach::servers_to_ask(&host), ask).await;
     failures.extend(ask_failures);
     Ok((offers, failures))
 }

@@ -189,13 +189,12 @@ pub(crate) fn conclude(context: &Context, failures: Vec<Failure>, named: &[Strin
     first_failure.map_or(Ok(Exit::Ok), Err)
 }
 
-/// Returns the servers that can be asked for resources and prompts: those that are connected.
-pub(crate) fn connected_servers(host: &Host) -> Vec<ServerName> {
-    host.status()
-        .into_iter()
-        .filter(|server| matches!(server.state, State::Connected { .. } | State::ToolsFailed { .. }))
-        .map(|server| server.name)
-        .collect()
+/// Returns the servers that can be asked for resources and prompts: those that are connected, and those that a request starts.
+pub(crate) fn servers_to_ask(host: &Host) -> Vec<ServerName> {
+    let can_be_asked = |server: &ServerStatus| {
+        matches!(server.state, State::Connected { .. } | State::ToolsFailed { .. } | State::Idle { .. })
+    };
+    host.status().into_iter().filter(can_be_asked).map(|server| server.name).collect()
 }
 
 /// Starts a host that runs only `name`.

@@ -113,6 +113,26 @@ fn add_without_arguments_is_a_dialog_that_asks_again_after_invalid_input() {
 }
 
 #[test]
+fn options_after_a_url_that_is_typed_at_the_question_are_used_or_refused() {
+    let rack = project();
+    let mut terminal = Terminal::run(&rack, &["add", "web", "--no-test", "--tools", "get_*"]);
+    for refused in ["--nope", "--json", "--help", "more"] {
+        terminal.expect("Its command or its URL: ");
+        terminal.type_in(&format!("https://example.com/mcp {refused}\n"));
+        terminal.expect(&format!("unexpected argument '{refused}'"));
+    }
+    terminal.expect("Its command or its URL: ");
+    terminal.type_in("https://example.com/mcp --tools 'read_*' -H 'X-Team: blue'\n");
+    let (rest, code) = terminal.end();
+    assert_eq!(code, 0, "{rest}");
+    let file: Value = serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap();
+    let entry = &file["mcpServers"]["web"];
+    assert_eq!(entry["url"], "https://example.com/mcp");
+    assert_eq!(entry["tools"], json!({ "allow": ["get_*", "read_*"] }));
+    assert!(entry["headers"]["X-Team"].is_string(), "{entry}");
+}
+
+#[test]
 fn a_taken_name_is_replaced_after_a_yes_and_left_after_a_no() {
     let rack = project();
     rack.configure(&[("fs", json!({ "command": "old" }))]);

@@ -51,6 +51,34 @@ fn test_shows_how_far_each_step_came() {
 }
 
 #[test]
+fn a_check_starts_a_server_that_is_otherwise_started_for_a_call() {
+    let rack = Rack::new();
+    // The server starts as long as there is no such file.
+    let broken = rack.home.work().join("broken");
+    let script = "[ ! -e \"$1\" ] && exec \"$0\" stdio";
+    let entry = json!({ "command": "sh", "args": ["-c", script, fake_server_path(), broken], "start": "lazy" });
+    rack.configure(&[("fake", entry.clone())]);
+    // Its tools are known from now on.
+    let _ = rack.run(&["tools", "fake"]).ends_with(0);
+    assert_eq!(rack.run(&["list", "fake", "--json"]).json()["servers"][0]["state"], "idle");
+    let tested = rack.run(&["test", "fake", "--json"]).ends_with(0).json();
+    let server = &tested["servers"][0];
+    assert_eq!((&server["ok"], &server["state"]), (&json!(true), &json!("connected")), "{tested}");
+    assert_eq!(server["protocol_version"], "2025-11-25", "{tested}");
+    let checked = rack.run(&["doctor", "fake"]).ends_with(0);
+    assert!(checked.stdout.contains("connected, MCP 2025-11-25 (legacy era)"), "{checked}");
+    let entry = entry.to_string();
+    let add = ["add-json", "fake", &entry, "--replace", "--json"];
+    assert_eq!(rack.run(&add).ends_with(0).json()["server"]["state"], "connected");
+
+    work_file(&rack, "broken", "");
+    assert_eq!(rack.run(&["list", "fake", "--json"]).json()["servers"][0]["state"], "idle");
+    for args in [&["test", "fake"][..], &["doctor", "fake"], &add] {
+        let _ = rack.run(args).ends_with(4);
+    }
+}
+
+#[test]
 fn why_of_a_server_alone_says_how_far_it_came() {
     let rack = Rack::with(&[("good", fake(&["--tools", "2"]))]);
     assert_snapshot!(rack.run(&["why", "good"]), @"

@@ -287,6 +287,28 @@ fn prompts_are_listed_and_filled_in() {
 }
 
 #[test]
+fn resources_and_prompts_of_an_idle_server_are_listed_because_a_request_starts_it() {
+    let mut entry = fake(&[]);
+    entry["start"] = json!("lazy");
+    let rack = Rack::with(&[("fake", entry)]);
+    // Its tools are known from now on, so it is not started to list them.
+    let _ = rack.run(&["tools", "fake"]).ends_with(0);
+    assert_eq!(rack.run(&["list", "fake", "--json"]).json()["servers"][0]["state"], "idle");
+    for (list, item) in [("resources", "fake://note"), ("prompts", "greet(name)")] {
+        for args in [&[list, "fake"][..], &[list]] {
+            let ran = rack.run(args).ends_with(0);
+            assert!(ran.stdout.contains(item), "{ran}");
+        }
+    }
+    rack.home.write("work/script.json", "[]");
+    let typed = "/mcp\n/resources\n/prompts\n/quit\n";
+    let ran = rack.run_with_stdin(&["chat", "--model", "mock/script.json"], typed).ends_with(0);
+    for shown in ["idle", "fake://note", "greet(name)"] {
+        assert!(ran.stdout.contains(shown), "{shown}: {ran}");
+    }
+}
+
+#[test]
 fn a_server_without_resources_and_prompts_has_none() {
     assert_snapshot!(Rack::new().run(&["resources"]), @"
         $ toolrack resources

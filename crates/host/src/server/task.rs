@@ -166,7 +166,9 @@ impl Task {
         };
         let tools = self.checked_against_pins(ToolSet::new(listed, &self.spec)).await;
         self.report_quarantined(&ToolSet::default(), &tools);
+        // A server that has settled is never seen as connecting, so the state changes with the attempt.
         self.publish(|snapshot| {
+            snapshot.state = State::Idle { tools: tools.tools.len() };
             snapshot.tools = Arc::new(tools);
             snapshot.attempts += 1;
         });

@@ -362,8 +362,8 @@ fn seconds(time: Duration) -> Value {
     if time.subsec_nanos() == 0 { json!(time.as_secs()) } else { json!(time.as_secs_f64()) }
 }
 
-/// Connects to the new server as any other command would, and returns the outcome. If another entry of the same name is
-/// used here instead of the new one, warns and returns `None`.
+/// Connects to the new server, even if other commands would start it only for a call, and returns the outcome. If
+/// another entry of the same name is used here instead of the new one, warns and returns `None`.
 async fn try_server(name: &ServerName, edited: &Edited, context: &Context) -> Result<Option<Trial>, Failure> {
     let loaded = context.load().await?;
     let entry = loaded.entry(name.as_str());
@@ -373,7 +373,7 @@ async fn try_server(name: &ServerName, edited: &Edited, context: &Context) -> Re
         return Ok(None);
     }
     let desired = reach::select_servers(&loaded, &[name.to_string()])?;
-    let host = context.connect(desired).await?;
+    let host = context.connect_to_check(desired).await?;
     let Some(status) = host.status().into_iter().find(|server| server.name == *name) else {
         return Ok(None);
     };

@@ -312,7 +312,7 @@ async fn connection_checks(
         is_selected && spec.enabled && spec.trust == Trust::Trusted && !unusable.iter().any(has_this_name)
     });
     let specs = desired.clone();
-    let host = context.connect(desired).await?;
+    let host = context.connect_to_check(desired).await?;
     let mut checks = tools::checks(&host);
     for status in host.status() {
         let Some(failure) = reach::server_failure(&host, &status) else {

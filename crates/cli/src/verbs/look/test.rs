@@ -70,7 +70,7 @@ async fn connect(
             elapsed_times.insert(server, start.elapsed());
         }
     };
-    let connecting = context.connect(desired);
+    let connecting = context.connect_to_check(desired);
     tokio::pin!(connecting);
     let host = loop {
         tokio::select! {

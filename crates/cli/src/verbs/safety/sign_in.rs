@@ -79,7 +79,7 @@ async fn connect_and_show(
     let Target { name, spec, .. } = target;
     let mut tools = None;
     let mut failure = None;
-    let host = context.connect(Desired::from([(name.clone(), spec)])).await?;
+    let host = context.connect_to_check(Desired::from([(name.clone(), spec)])).await?;
     // The host has only this one server.
     for status in host.status() {
         tools = Some(status.tools);

@@ -301,9 +301,9 @@ impl Tools {
         self.host.status().into_iter().filter(|server| !self.is_own_server(&server.name)).collect()
     }
 
-    /// Returns the user's servers that are connected, so that they can be asked for resources and prompts.
-    pub(crate) fn connected(&self) -> Vec<ServerName> {
-        reach::connected_servers(&self.host).into_iter().filter(|server| !self.is_own_server(server)).collect()
+    /// Returns the user's servers that can be asked for resources and prompts; a request starts those that are idle.
+    pub(crate) fn servers_to_ask(&self) -> Vec<ServerName> {
+        reach::servers_to_ask(&self.host).into_iter().filter(|server| !self.is_own_server(server)).collect()
     }
 
     /// Returns the host that connects the servers.

@@ -191,10 +191,7 @@ impl AddArgs {
     /// # Errors
     /// When these words are not valid options.
     pub(crate) fn take_options_after_url(&mut self, after_dashes: bool) -> Result<Global, clap::Error> {
-        if self.rest.len() < 2 || !self.is_url(after_dashes) {
-            return Ok(Global::default());
-        }
-        let words = std::iter::once("toolrack add".to_owned()).chain(self.rest.drain(1..));
+        let Some(words) = self.take_words_after_url(after_dashes) else { return Ok(Global::default()) };
         let more = AfterUrl::try_parse_from(words).or_else(|error| match error.kind() {
             // `--help` after a URL shows the help of `add`, which clap returns as an error.
             clap::error::ErrorKind::DisplayHelp => Cli::try_parse_from(["toolrack", "add", "--help"]).and(Err(error)),
@@ -202,6 +199,28 @@ impl AddArgs {
         })?;
         self.options = std::mem::take(&mut self.options).followed_by(more.options);
         Ok(more.global)
+    }
+
+    /// As [`Self::take_options_after_url`], for words that the user typed at a question. Refuses the options that every
+    /// command has: the command runs already, and they would have no effect.
+    ///
+    /// # Errors
+    /// When these words are not valid options of `add`.
+    pub(super) fn take_options_after_typed_url(&mut self) -> Result<(), clap::Error> {
+        let after_dashes = false;
+        if let Some(words) = self.take_words_after_url(after_dashes) {
+            let more = AfterTypedUrl::try_parse_from(words)?;
+            self.options = std::mem::take(&mut self.options).followed_by(more.options);
+        }
+        Ok(())
+    }
+
+    /// Takes the words after a URL, with a name of the program in front for clap; `None` if there are none.
+    fn take_words_after_url(&mut self, after_dashes: bool) -> Option<Vec<String>> {
+        if self.rest.len() < 2 || !self.is_url(after_dashes) {
+            return None;
+        }
+        Some(std::iter::once("toolrack add".to_owned()).chain(self.rest.drain(1..)).collect())
     }
 }
 
@@ -218,6 +237,14 @@ pub(crate) struct AfterUrl {
     options: AddOptions,
     #[command(flatten)]
     global: Global,
+}
+
+/// The words after a URL that the user typed at a question.
+#[derive(Debug, Parser)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+struct AfterTypedUrl {
+    #[command(flatten)]
+    options: AddOptions,
 }
 
 impl AddOptions {

@@ -3,8 +3,8 @@
 use toolrack_host::text;
 
 use super::{
-    args::{AddArgs, env_pair},
-    parse_new_name,
+    args::{AddArgs, AddOptions, env_pair},
+    invalid_options_failure, parse_new_name,
 };
 use crate::{
     context::Context,
@@ -29,15 +29,8 @@ pub(super) async fn ask_for_missing(args: &mut AddArgs, context: &Context) -> Re
             ask_until_valid("Name of the server: ", context, |typed| Ok(parse_new_name(typed)?.to_string())).await?,
         );
     }
-    args.rest = ask_until_valid("Its command or its URL: ", context, |typed| {
-        let words = shell_words::split(typed).map_err(|_| Failure::usage("a quotation mark is not closed"))?;
-        if words.is_empty() {
-            Err(Failure::usage("write a command such as `npx -y PACKAGE`, or https://…"))
-        } else {
-            Ok(words)
-        }
-    })
-    .await?;
+    let parse = |typed: &str| parse_target(typed, &args.options);
+    (args.rest, args.options) = ask_until_valid("Its command or its URL: ", context, parse).await?;
     let after_dashes = false;
     if args.is_url(after_dashes) {
         return Ok(());
@@ -55,6 +48,18 @@ pub(super) async fn ask_for_missing(args: &mut AddArgs, context: &Context) -> Re
             None => return Ok(()),
         }
     }
+}
+
+/// Parses the command, or the URL with options after it. Returns the words of the command or the URL, and `options`
+/// with those that were typed.
+fn parse_target(typed: &str, options: &AddOptions) -> Result<(Vec<String>, AddOptions), Failure> {
+    let words = shell_words::split(typed).map_err(|_| Failure::usage("a quotation mark is not closed"))?;
+    if words.is_empty() {
+        return Err(Failure::usage("write a command such as `npx -y PACKAGE`, or https://…"));
+    }
+    let mut parsed = AddArgs { name: None, options: options.clone(), rest: words };
+    parsed.take_options_after_typed_url().map_err(|error| invalid_options_failure(&error))?;
+    Ok((parsed.rest, parsed.options))
 }
 
 /// Repeats the question until `parse` accepts the answer.

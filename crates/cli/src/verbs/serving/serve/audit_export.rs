@@ -1,15 +1,17 @@
 //! Prepares the export of a team's audit logs as `[audit_export]` of the team file describes it.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    collections::HashSet,
+    fs::{self, File},
     io::{self, ErrorKind, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use toolrack_config::Interpolate;
 use toolrack_team::{
     AuditExportTable, ExportTarget, S3Table, TeamFile,
@@ -25,6 +27,9 @@ use crate::{
     database::DatabaseServer,
     error::{Failure, in_words, with_causes},
 };
+
+/// How the names of files end that are not finished yet. `toolrack audit verify-export` leaves such files out.
+const UNFINISHED_SUFFIX: &str = ".part";
 
 /// Returns the exporter that the team file describes; `None` if it has no `[audit_export]`.
 ///
@@ -75,7 +80,7 @@ async fn object_store(table: &AuditExportTable, context: &Context) -> Result<Arc
         (ExportTarget::Folder(path), _) => {
             make_folder(path)
                 .map_err(|error| export_failure(format!("{} cannot be used: {}", path.display(), in_words(&error))))?;
-            Ok(Arc::new(Folder(path.clone())))
+            Ok(Arc::new(Folder::new(path.clone())))
         }
         (ExportTarget::Bucket { .. }, Some(s3)) => {
             let object_store =
@@ -127,14 +132,24 @@ fn log_opener(file: Arc<TeamFile>, server: Option<DatabaseServer>, context: &Con
 
 /// A folder of this machine, for example one in which another file system is mounted.
 #[derive(Debug)]
-struct Folder(PathBuf);
+struct Folder {
+    path: PathBuf,
+    /// The folders in it from which the unfinished files of earlier processes have been removed.
+    tidied: Arc<Mutex<HashSet<PathBuf>>>,
+}
+
+impl Folder {
+    fn new(path: PathBuf) -> Self {
+        Self { path, tidied: Arc::default() }
+    }
+}
 
 impl ObjectStore for Folder {
     fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), ObjectStoreError>> {
-        let (path, name) = (self.0.join(name), name.to_owned());
+        let (path, name, tidied) = (self.path.join(name), name.to_owned(), Arc::clone(&self.tidied));
         Box::pin(async move {
             let store_error = |why: String| ObjectStoreError::Failed { why };
-            let written = tokio::task::spawn_blocking(move || write(&path, &content)).await;
+            let written = tokio::task::spawn_blocking(move || write_and_tidy(&path, &content, &tidied)).await;
             match written.map_err(|error| store_error(error.to_string()))? {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(ObjectStoreError::Occupied { name }),
@@ -144,22 +159,57 @@ impl ObjectStore for Folder {
     }
 }
 
+/// Writes a file as [`write`] does. Then removes unfinished files from its folder, unless the folder is in `tidied`.
+fn write_and_tidy(path: &Path, content: &[u8], tidied: &Mutex<HashSet<PathBuf>>) -> io::Result<bool> {
+    let is_written = write(path, content)?;
+    let folder = path.parent().unwrap_or(path);
+    if tidied.lock().insert(folder.to_owned()) {
+        remove_unfinished(folder);
+    }
+    Ok(is_written)
+}
+
 /// Writes a new file atomically: a reader sees all of it or no file. Returns `false`, and changes nothing, if there is
 /// a file of this name with other content.
 fn write(path: &Path, content: &[u8]) -> io::Result<bool> {
     let folder = path.parent().unwrap_or(path);
     make_folder(folder)?;
-    let unfinished = path.with_extension(format!("{}.part", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o440).open(&unfinished)?;
+    // The name is random: a process after a crash, or in another container, may have the same id as one before.
+    let mut unfinished = tempfile::Builder::new()
+        .prefix(path.file_stem().unwrap_or_default())
+        .suffix(UNFINISHED_SUFFIX)
+        .permissions(fs::Permissions::from_mode(0o440))
+        .tempfile_in(folder)?;
     // Unlike a rename, a hard link never replaces a file.
-    let linked = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| fs::hard_link(&unfinished, path));
-    fs::remove_file(&unfinished)?;
+    let linked = unfinished
+        .write_all(content)
+        .and_then(|()| unfinished.as_file().sync_all())
+        .and_then(|()| fs::hard_link(unfinished.path(), path));
+    match unfinished.close() {
+        // Another process has removed it, see `remove_unfinished`.
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        closed => closed?,
+    }
     match linked {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(fs::read(path)? == content),
+        // With `NotFound`, another process has removed the unfinished file after it had written an object here.
+        Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {
+            return Ok(fs::read(path)? == content);
+        }
         linked => linked?,
     }
     File::open(folder)?.sync_all()?;
     Ok(true)
+}
+
+/// Removes the files in `folder` that processes have not finished, because they crashed. One of another process that is
+/// still being written may be among them: that process writes the object again in its next round.
+fn remove_unfinished(folder: &Path) {
+    // What cannot be removed only takes up space.
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().as_encoded_bytes().ends_with(UNFINISHED_SUFFIX.as_bytes()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn make_folder(path: &Path) -> io::Result<()> {
@@ -173,14 +223,34 @@ mod tests {
     #[tokio::test]
     async fn a_file_is_written_once_and_never_with_other_content() {
         let home = tempfile::tempdir().unwrap();
-        let folder = Folder(home.path().join("out"));
+        let folder = Folder::new(home.path().join("out"));
         let put = |content: &'static str| folder.put("team/heads/1.jws", content.into());
         assert_eq!((put("one").await, put("one").await), (Ok(()), Ok(())));
         assert_eq!(put("two").await, Err(ObjectStoreError::Occupied { name: "team/heads/1.jws".to_owned() }));
         let files: Vec<_> = fs::read_dir(home.path().join("out/team/heads")).unwrap().collect();
         assert_eq!(files.len(), 1, "nothing unfinished stays: {files:?}");
         fs::write(home.path().join("file"), "").unwrap();
-        let failed = Folder(home.path().join("file")).put("team/x", Bytes::new()).await;
+        let failed = Folder::new(home.path().join("file")).put("team/x", Bytes::new()).await;
         assert!(matches!(failed, Err(ObjectStoreError::Failed { .. })), "{failed:?}");
+    }
+
+    #[tokio::test]
+    async fn what_a_process_has_not_finished_is_removed_and_keeps_no_file_from_being_written() {
+        let home = tempfile::tempdir().unwrap();
+        let heads = home.path().join("team/heads");
+        make_folder(&heads).unwrap();
+        // As earlier processes left them behind: one with the same id, and one with another.
+        for id in [std::process::id(), 0] {
+            let left_behind = heads.join(format!("1.{id}.part"));
+            fs::write(&left_behind, "o").unwrap();
+            fs::set_permissions(&left_behind, fs::Permissions::from_mode(0o440)).unwrap();
+        }
+        let folder = Folder::new(home.path().to_owned());
+        assert_eq!(folder.put("team/heads/1.jws", "one".into()).await, Ok(()));
+        let names: Vec<_> = fs::read_dir(&heads).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["1.jws"]);
+        let object = heads.join("1.jws");
+        assert_eq!(fs::read(&object).unwrap(), b"one");
+        assert_eq!(fs::metadata(&object).unwrap().permissions().mode() & 0o222, 0, "nothing changes it");
     }
 }

@@ -79,6 +79,11 @@ fn write(file: &Path, token: &Token) -> io::Result<()> {
     let mut name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let new_path = file.with_file_name(name);
+    // An earlier process with the same id, such as the first process of a container, may have left the file behind.
+    match fs::remove_file(&new_path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut new_file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new_path)?;
     let written = writeln!(new_file, "{}", token.reveal()).and_then(|()| new_file.sync_all());
     if let Err(error) = written.and_then(|()| fs::rename(&new_path, file)) {
@@ -115,6 +120,15 @@ mod tests {
         let second = kept(&file, true);
         assert_ne!(second.reveal(), first.reveal());
         assert_eq!(read_or_make(&file, false).unwrap().reveal(), second.reveal());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
+    }
+
+    #[test]
+    fn a_file_that_a_process_with_the_same_id_has_left_behind_does_not_matter() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        fs::write(folder.path().join(format!("token.{}.new", std::process::id())), "half of a").unwrap();
+        kept(&file, false);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
     }
 

@@ -58,11 +58,13 @@ impl Chat<'_> {
             }
             Command::Tools(search) => self.show_tools(search).await?,
             Command::Resources => {
-                let (offers, failures) = resources::list_for_servers(&self.agent.host, &self.tools.connected()).await;
+                let (offers, failures) =
+                    resources::list_for_servers(&self.agent.host, &self.tools.servers_to_ask()).await;
                 self.show_offers("resources", resources::render::page(&offers), &failures).await?;
             }
             Command::Prompts => {
-                let (offers, failures) = prompts::list_for_servers(&self.agent.host, &self.tools.connected()).await;
+                let (offers, failures) =
+                    prompts::list_for_servers(&self.agent.host, &self.tools.servers_to_ask()).await;
                 self.show_offers("prompts", prompts::render::page(&offers), &failures).await?;
             }
             Command::Allow(pattern) => {

@@ -171,6 +171,7 @@ async fn collect_items(
     known: Arc<KnownItems>,
     is_wanted: impl Fn(&ServerName) -> bool + Send,
 ) {
+    // Leaves out idle servers, unlike `reach::servers_to_ask`: a request would start them, and completion starts none.
     let is_connected = |state: &State| matches!(state, State::Connected { .. } | State::ToolsFailed { .. });
     let mut requests = JoinSet::new();
     let connected = host.status().into_iter().filter(|server| is_connected(&server.state)).map(|server| server.name);
