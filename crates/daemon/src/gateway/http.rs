@@ -162,8 +162,7 @@ impl Post<'_> {
                     transport: ClientTransport::Http,
                 };
                 if request.method == "tools/call" {
-                    checks::require_matching_headers(self.gateway, &caller, params, self.headers)
-                        .map_err(&refused)?;
+                    checks::require_matching_headers(self.gateway, &caller, params, self.headers).map_err(&refused)?;
                 }
                 // Without a session there is nothing to cancel by id, so the request is not registered.
                 let running = None;

@@ -323,7 +323,7 @@ impl Task {
             Err(error) => {
                 let text = FailureText::from(&error);
                 let failed = State::ToolsFailed { error: text.clone() };
-                let is_known = self.publish.borrow().state == failed;
+                let is_known = self.snapshot_sender.borrow().state == failed;
                 self.publish(|snapshot| {
                     snapshot.set_connected(link);
                     snapshot.state = failed;
