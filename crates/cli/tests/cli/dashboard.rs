@@ -90,6 +90,11 @@ mod needs_browser {
     }
 
     #[test]
+    fn rows_of_the_audit_log_say_who_did_what_to_what() {
+        tests_of("pure/audit-row");
+    }
+
+    #[test]
     fn the_page_opens_with_its_token_only() {
         tests_of("pages/door");
     }

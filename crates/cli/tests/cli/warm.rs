@@ -203,8 +203,9 @@ const COMMANDS: &[&str] = &[
 /// Runs the command `line`, with `{"a":3,"b":4}` on its stdin.
 fn shown(rack: &Rack, line: &str, no_daemon: bool) -> Ran {
     let words: Vec<String> = line.split(' ').map(|word| word.replace("\\s", " ")).collect();
-    let mut args: Vec<&str> = words.iter().map(String::as_str).collect();
-    args.extend(no_daemon.then_some("--no-daemon"));
+    // In front, because words after `--` are no options.
+    let args: Vec<&str> =
+        no_daemon.then_some("--no-daemon").into_iter().chain(words.iter().map(String::as_str)).collect();
     rack.run_with_stdin(&args, r#"{"a":3,"b":4}"#)
 }
 
