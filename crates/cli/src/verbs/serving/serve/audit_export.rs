@@ -159,7 +159,7 @@ impl ObjectStore for Folder {
     }
 }
 
-/// Writes a file as [`write`] does. Then removes unfinished files from its folder, unless the folder is in `tidied`.
+/// Writes a file as [`write()`] does. Then removes unfinished files from its folder, unless the folder is in `tidied`.
 fn write_and_tidy(path: &Path, content: &[u8], tidied: &Mutex<HashSet<PathBuf>>) -> io::Result<bool> {
     let is_written = write(path, content)?;
     let folder = path.parent().unwrap_or(path);
