@@ -14,12 +14,9 @@ use crate::{
     node::{Node, Value},
     placeholder::{self, Piece},
     problem::Problem,
-    rows::{self, MODEL, PRICE},
+    rows::{self, MODEL, PRICE, SECONDS_RANGE},
     suggest::intended_name,
 };
-
-/// The times that a setting takes, in seconds; the rows of the settings name the same range.
-const SECONDS_RANGE: std::ops::RangeInclusive<f64> = 0.001..=86_400.0;
 
 /// Checks whether a text names a model, and returns the reason if not. The caller provides the check, because this
 /// crate knows no model providers. `has_base_url` says whether the file also sets `base_url`.

@@ -1,5 +1,7 @@
 //! The settings of `toolrack.toml`. Unlike fields of an entry, their names have only one spelling.
 
+use std::ops::RangeInclusive;
+
 use serde_json::json;
 use toolrack_host::{
     PinMode,
@@ -19,8 +21,9 @@ use super::{
 const AT_LEAST_ONE: super::Kind = Whole { min: 1, max: u32::MAX as u64 };
 /// A number that may be 0.
 const ZERO_OR_MORE: super::Kind = Whole { min: 0, max: u32::MAX as u64 };
-/// A time in seconds, up to a day.
-const SECONDS: super::Kind = Number { min: 0.001, max: 86_400.0 };
+/// The times that a setting takes, in seconds: up to a day. A shorter time could round down to none at all.
+pub(crate) const SECONDS_RANGE: RangeInclusive<f64> = 0.001..=86_400.0;
+const SECONDS: super::Kind = Number { min: *SECONDS_RANGE.start(), max: *SECONDS_RANGE.end() };
 const DOLLARS: super::Kind = Number { min: 0.0, max: f64::MAX };
 /// A text, or several.
 const GLOBS: super::Kind = Either(&[Text, Texts]);

@@ -6,6 +6,7 @@ use crate::{
     document::Document,
     node::{Node, Value},
     problem::Problem,
+    rows::SECONDS_RANGE,
 };
 
 /// Bounds of a daemon's HTTP connections. `None` leaves the daemon's own default.
@@ -26,12 +27,6 @@ pub struct ServeSettings {
     /// The maximum number of sessions of one user that have servers of their own (`session_worlds`), 1 or more.
     pub session_worlds: Option<usize>,
 }
-
-/// The shortest time-out, in seconds. A shorter one could round down to none at all.
-const MIN_SECONDS: f64 = 0.001;
-
-/// The longest time-out, in seconds: a day.
-const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
 impl ServeSettings {
     /// Reads the settings. An invalid value leaves the default.
@@ -55,7 +50,7 @@ impl ServeSettings {
             }
             number
         };
-        let is_time: fn(f64) -> bool = |seconds| (MIN_SECONDS..=MAX_SECONDS).contains(&seconds);
+        let is_time: fn(f64) -> bool = |seconds| SECONDS_RANGE.contains(&seconds);
         let time = "a number of seconds from 0.001 to 86400";
         let settings = Self {
             connections: number("connections", "a whole number, 2 or more", |n| is_count(n, 2.0)).and_then(count),

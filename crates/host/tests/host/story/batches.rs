@@ -2,7 +2,6 @@
 
 use std::sync::Mutex;
 
-use futures::{StreamExt as _, stream::FuturesUnordered};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncWriteExt as _, BufReader},
@@ -10,7 +9,7 @@ use tokio::{
 };
 use toolrack_host::{ServerSpec, spec::Transport};
 
-use super::standing_stream::request_with_head;
+use super::standing_stream::{request_with_head, serve_each};
 use crate::{
     scripted::text_result,
     worlds::{host_of, text},
@@ -25,13 +24,7 @@ struct Batching {
 
 impl Batching {
     async fn serve(&self, listener: TcpListener) -> ! {
-        let mut connections = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                accepted = listener.accept() => connections.push(self.connection(accepted.unwrap().0)),
-                Some(_ended) = connections.next() => {}
-            }
-        }
+        serve_each(listener, |stream| self.connection(stream)).await
     }
 
     /// Answers requests until the client is gone.

@@ -17,6 +17,17 @@ use toolrack_host::ServerSpec;
 
 use crate::worlds::{host_of, selectors, text};
 
+/// Accepts connections for ever, and handles all of them at once.
+pub(super) async fn serve_each<C: Future>(listener: TcpListener, connection: impl Fn(TcpStream) -> C) -> ! {
+    let mut connections = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => connections.push(connection(accepted.unwrap().0)),
+            Some(_ended) = connections.next() => {}
+        }
+    }
+}
+
 /// A server in a few lines, whose standing stream takes its time to open.
 #[derive(Debug, Default)]
 struct Slow {
@@ -25,13 +36,7 @@ struct Slow {
 
 impl Slow {
     async fn serve(&self, listener: TcpListener) -> ! {
-        let mut connections = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                accepted = listener.accept() => connections.push(self.connection(accepted.unwrap().0)),
-                Some(_ended) = connections.next() => {}
-            }
-        }
+        serve_each(listener, |stream| self.connection(stream)).await
     }
 
     /// Answers requests until the client is gone.
