@@ -100,9 +100,9 @@ pub(crate) enum TapeRequest {
     Replay { file: PathBuf },
 }
 
-/// Whether a `--mcp-config` is stdin.
+/// Whether a `--mcp-config` is stdin: `-`, or one of the names of this file.
 pub(crate) fn is_stdin(word: &Path) -> bool {
-    word == Path::new("-")
+    ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].iter().any(|name| word == Path::new(name))
 }
 
 /// Whether a `--mcp-config` is not a file: stdin, or JSON itself.

@@ -31,6 +31,7 @@ pub(crate) use self::{
     lent::Borrower,
     members::MemberParts,
     opening::{ArgsText, CommandLine, Surroundings, working_folder},
+    reading::read_stream,
     rows::DatabaseChoice,
     running::{HostOptions, OnFailure, RunningHost},
 };

@@ -29,15 +29,6 @@ const MAX_CHARS_BEFORE_MARK: usize = 30;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// The kinds of file that may be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileKind {
-    /// Regular files only: opening a pipe in a repository would block the reader.
-    Regular,
-    /// Any file that the user named, such as the pipe of `<(command)`.
-    Any,
-}
-
 /// The text of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
@@ -60,14 +51,25 @@ impl Document {
         }
     }
 
-    /// Reads `path`, up to 4 MiB. Returns `None` when there is no such file.
-    pub(crate) fn read(path: &Path, kind: FileKind) -> Result<Option<Self>, Box<Problem>> {
-        Self::from_read_result(path, read_bytes(path, kind, MAX_BYTES))
+    /// Reads the regular file `path`, up to 4 MiB. Returns `None` when there is no such file. Any other kind of file is
+    /// an error: opening a pipe in a repository would block the reader.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, Box<Problem>> {
+        Self::read_up_to(path, MAX_BYTES)
     }
 
-    /// Reads the regular file `path`, up to `max_bytes`. Returns `None` when there is no such file.
+    /// As [`Self::read`], up to `max_bytes`.
     pub(crate) fn read_up_to(path: &Path, max_bytes: u64) -> Result<Option<Self>, Box<Problem>> {
-        Self::from_read_result(path, read_bytes(path, FileKind::Regular, max_bytes))
+        Self::from_read_result(path, read_regular_file(path, max_bytes))
+    }
+
+    /// Reads `path`, up to 4 MiB, if it [gives its content only once](is_stream). Returns `None` for any other file,
+    /// and when there is none. Waits for the process that writes into a pipe.
+    pub(crate) fn read_stream(path: &Path) -> Result<Option<Self>, Box<Problem>> {
+        match is_stream(path) {
+            Ok(true) => Self::from_read_result(path, read_bytes(path, MAX_BYTES)),
+            Ok(false) => Ok(None),
+            Err(error) => Self::from_read_result(path, Err(error)),
+        }
     }
 
     /// Creates the document of `path` from the result of reading that file; `None` if the file does not exist.
@@ -157,11 +159,24 @@ fn snippet(line: &Line, from: usize, marked: usize) -> Snippet {
     Snippet { start: before.width(), width: mark.width().max(1), text: format!("{before}{mark}{after}{more}") }
 }
 
-/// Reads a file of at most `max_bytes`; a longer one is an error.
-fn read_bytes(path: &Path, kind: FileKind, max_bytes: u64) -> std::io::Result<Vec<u8>> {
-    if kind == FileKind::Regular && !std::fs::metadata(path)?.is_file() {
+/// Returns whether `path` gives its content only once: a pipe, such as that of `<(command)`, or a device. On some
+/// systems, also a regular file does so when it is opened by the number of a file descriptor, because all who open it
+/// that way share one position.
+fn is_stream(path: &Path) -> std::io::Result<bool> {
+    let metadata = std::fs::metadata(path)?;
+    Ok(!metadata.is_dir() && (!metadata.is_file() || path.starts_with("/dev/fd")))
+}
+
+/// Reads a regular file of at most `max_bytes`.
+fn read_regular_file(path: &Path, max_bytes: u64) -> std::io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));
     }
+    read_bytes(path, max_bytes)
+}
+
+/// Reads a file of at most `max_bytes`; a longer one is an error.
+fn read_bytes(path: &Path, max_bytes: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
@@ -222,19 +237,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json");
         std::fs::write(&path, b"{\n  \xff").unwrap();
-        let problem = Document::read(&path, FileKind::Regular).unwrap_err();
+        let problem = Document::read(&path).unwrap_err();
         assert_eq!((problem.line, problem.column), (Some(2), Some(3)));
     }
 
     #[test]
     fn a_folder_and_a_huge_file_are_refused_and_a_missing_file_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Document::read(folder.path(), FileKind::Regular).is_err());
+        assert!(Document::read(folder.path()).is_err());
         let path = folder.path().join("big");
         File::create(&path).unwrap().set_len(MAX_BYTES + 1).unwrap();
-        assert!(Document::read(&path, FileKind::Regular).unwrap_err().message.contains("4 MiB"));
-        assert!(Document::read(&path.join("below"), FileKind::Regular).unwrap().is_none());
-        assert!(Document::read(&folder.path().join("none"), FileKind::Regular).unwrap().is_none());
+        assert!(Document::read(&path).unwrap_err().message.contains("4 MiB"));
+        assert!(Document::read(&path.join("below")).unwrap().is_none());
+        assert!(Document::read(&folder.path().join("none")).unwrap().is_none());
     }
 
     #[test]
@@ -278,7 +293,7 @@ mod tests {
         assert_eq!(Document::read_up_to(&path, 100).unwrap().unwrap().text.len(), 100);
         assert!(Document::read_up_to(&path, 99).is_err());
         std::fs::write(&path, "\u{feff}\u{feff}{}").unwrap();
-        let document = Document::read(&path, FileKind::Regular).unwrap().unwrap();
+        let document = Document::read(&path).unwrap().unwrap();
         assert_eq!((document.has_byte_order_mark, &*document.text), (true, "\u{feff}{}"));
     }
 }

@@ -33,7 +33,7 @@ use toolrack_host::text::for_line;
 
 use crate::{
     dialect,
-    document::{Document, FileKind},
+    document::Document,
     entry::{Report, decode},
     node::{Member, Node},
     problem::Problem,
@@ -489,7 +489,7 @@ fn rewrite<T>(
 ) -> Result<(T, bool), EditError> {
     let target = write::follow_links(path)?;
     let mut attempt = || {
-        let document = Document::read(&target, FileKind::Regular).map_err(EditError::Unreadable)?;
+        let document = Document::read(&target).map_err(EditError::Unreadable)?;
         let before = document.as_ref().map(|document| document.restore_byte_order_mark(&document.text));
         let file = open(document.unwrap_or_else(|| Document::new(Some(target.clone()), "")))?;
         let (text, edited) = edit(&*file)?;

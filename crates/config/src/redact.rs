@@ -14,7 +14,7 @@ use toolrack_host::{
 
 use crate::{
     Problem,
-    document::{Document, FileKind},
+    document::Document,
     mask::{self, hide_literals},
     placeholder::BareName,
     rows::{ENTRY, Row, SANDBOX, SpecSetting},
@@ -27,7 +27,7 @@ pub(crate) use file::redact_file;
 /// # Errors
 /// When the file cannot be read.
 pub fn show(path: &Path) -> Result<Option<String>, Box<Problem>> {
-    Ok(Document::read(path, FileKind::Regular)?.as_ref().map(redact_file))
+    Ok(Document::read(path)?.as_ref().map(redact_file))
 }
 
 /// Returns `spec` as an entry of a configuration file, safe to print: it hides the values of `env` and `headers` except

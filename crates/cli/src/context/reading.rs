@@ -6,7 +6,7 @@ use std::{
 };
 
 use toolrack_config::{
-    Entry, Loaded, Problem, Request,
+    Entry, Loaded, Problem, Request, TypedConfig,
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_daemon::approval_of;
@@ -110,10 +110,20 @@ impl Context {
     /// Reads `files` and no other configuration.
     pub(crate) async fn read_files(&self, files: &[PathBuf]) -> Loaded {
         let mut request = Request::new(self.places.clone(), &self.folder);
-        request.mcp_config = files.to_vec();
         request.strict = true;
         request.check_model = Some(models::check_name);
-        load_on_thread(request, NoLedger).await
+        let mut unreadable = Vec::new();
+        for file in files {
+            let path = self.folder.join(file);
+            match on_thread(move || TypedConfig::read_stream(&path)).await {
+                Ok(Some(configuration)) => request.typed.push(configuration),
+                Ok(None) => request.mcp_config.push(file.clone()),
+                Err(problem) => unreadable.push(*problem),
+            }
+        }
+        let mut loaded = load_on_thread(request, NoLedger).await;
+        loaded.problems.extend(unreadable);
+        loaded
     }
 
     /// The approvals of the entries of projects; none if there is no database.
@@ -197,10 +207,24 @@ fn host_settings(loaded: &Loaded) -> HostSettings {
     }
 }
 
-/// Loads the configuration on its own thread: a file may be a pipe without a writer, and Ctrl-C must work meanwhile.
+/// Reads the configuration in `path` now if it gives its content only once, such as a pipe; `None` for other files.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) async fn read_stream(path: PathBuf) -> Result<Option<TypedConfig>, Failure> {
+    let read = on_thread(move || TypedConfig::read_stream(&path)).await;
+    read.map_err(|problem| unusable_file(&problem))
+}
+
 async fn load_on_thread(request: Request, ledger: impl Ledger + Send + 'static) -> Loaded {
-    match tokio::task::spawn_blocking(move || toolrack_config::load(&request, &ledger)).await {
-        Ok(loaded) => loaded,
+    on_thread(move || toolrack_config::load(&request, &ledger)).await
+}
+
+/// Reads files on a thread of its own: a pipe may have no writer, a file system may not answer, and Ctrl-C must work
+/// meanwhile.
+async fn on_thread<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(read).await {
+        Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             // The runtime is shutting down: no task waits for the result.

@@ -347,7 +347,7 @@ fn names_of_every_kind_survive_in_both_formats() {
             add(&path, name, &entry(), Options::default()).unwrap();
             switch(&path, name, false, Options::default()).unwrap();
         }
-        let names = |path: &Path| open(Document::read(path, FileKind::Regular).unwrap().unwrap()).unwrap().names();
+        let names = |path: &Path| open(Document::read(path).unwrap().unwrap()).unwrap().names();
         assert_eq!(names(&path).len(), 10, "{file}");
         for name in names(&path) {
             remove(&path, &name, Options::default()).unwrap();

@@ -11,7 +11,7 @@ use super::{
     texts::TextTranslator,
 };
 use crate::{
-    document::{Document, FileKind},
+    document::Document,
     entry::{Report, canonical},
     node::{Member, Node, Value},
     placeholder::{BareName, is_variable_name},
@@ -257,7 +257,7 @@ impl Translation<'_> {
         }
         let path = self.texts.file().folder.join(path.replace("$$", "$"));
         let shown = path.display();
-        let document = match Document::read(&path, FileKind::Regular) {
+        let document = match Document::read(&path) {
             Ok(Some(document)) => document,
             Ok(None) => return self.note_left_out(&member.name, &format!("there is no file {shown}")),
             Err(problem) => return self.note_left_out(&member.name, &problem.message),

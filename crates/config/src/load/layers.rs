@@ -5,12 +5,7 @@ use std::path::{Path, PathBuf};
 use toolrack_host::spec::Source;
 
 use super::{Request, Scope};
-use crate::{
-    document::{Document, FileKind},
-    places::project_folders,
-    problem::Problem,
-    settings::FileOwner,
-};
+use crate::{document::Document, places::project_folders, problem::Problem, settings::FileOwner};
 
 /// The files of a project, the stronger one last.
 const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
@@ -99,8 +94,7 @@ impl Layer {
         if let Some(text) = &self.text {
             return Ok(Some(Document::new(Some(self.path.clone()), text)));
         }
-        let kind = if self.scope == Scope::CommandLine { FileKind::Any } else { FileKind::Regular };
-        Document::read(&self.path, kind)
+        Document::read(&self.path)
     }
 
     /// Returns the source of its servers. Typed text has no file: its servers are distinguished by their commands, so

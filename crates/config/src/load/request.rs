@@ -1,18 +1,31 @@
 //! Defines the request to load the configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use toolrack_host::Desired;
 
-use crate::{model::CheckName, places::Places};
+use crate::{document::Document, model::CheckName, places::Places, problem::Problem};
 
-/// A configuration without a file: JSON on the command line or from a pipe.
+/// A configuration without a file that could be read again: JSON on the command line or from a pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedConfig {
-    /// The place where it was typed, for problems: `--mcp-config`, `stdin`.
+    /// The place where it was typed, for problems: `--mcp-config`, `stdin`, the name of a pipe.
     pub place: String,
     /// The JSON, in the format of a file of servers.
     pub text: String,
+}
+
+impl TypedConfig {
+    /// Reads `path` now if it gives its content only once: a pipe, such as that of `<(command)`, or a device. A program
+    /// loads its configuration more than once, so such a path cannot stand in [`Request::mcp_config`]. Returns `None`
+    /// for a regular file, a folder and nothing, which can. Blocks until the process that writes into a pipe ends.
+    ///
+    /// # Errors
+    /// When it cannot be read, is larger than 4 MiB, or is not UTF-8 text.
+    pub fn read_stream(path: &Path) -> Result<Option<Self>, Box<Problem>> {
+        let document = Document::read_stream(path)?;
+        Ok(document.map(|document| Self { place: path.display().to_string(), text: document.text }))
+    }
 }
 
 /// The inputs of loading.
@@ -22,7 +35,8 @@ pub struct Request {
     pub places: Places,
     /// The working folder, which decides the project.
     pub cwd: PathBuf,
-    /// Files named on the command line (`--mcp-config`), the strongest last. A missing one is an error.
+    /// Files named on the command line (`--mcp-config`), the strongest last. A missing one is an error, and so is one
+    /// that is no regular file: [`TypedConfig::read_stream`] reads pipes.
     pub mcp_config: Vec<PathBuf>,
     /// Configurations that were typed or piped, stronger than every file.
     pub typed: Vec<TypedConfig>,

@@ -333,6 +333,34 @@ fn a_named_pipe_in_a_project_does_not_block_the_loader() {
     assert!(loaded.problems[0].to_string().contains("not a regular file"));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_pipe_that_the_user_names_is_read_once_and_keeps_its_servers_at_each_load() {
+    let disk = Disk::new();
+    disk.write("project/file.json", "{}");
+    let pipe = disk.project().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return;
+    }
+    let writer = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::write(pipe, server("piped")).unwrap()
+    });
+    let typed = TypedConfig::read_stream(&pipe).unwrap().unwrap();
+    writer.join().unwrap();
+    let request = Request { typed: vec![typed], ..disk.request() };
+    for _ in 0..2 {
+        assert_eq!(command(&load(&request, &NoLedger), "a"), "piped");
+    }
+    for other in ["file.json", "none.json", "."] {
+        assert_eq!(TypedConfig::read_stream(&disk.project().join(other)).unwrap(), None, "{other}");
+    }
+    // Loading itself must not wait for a writer.
+    let loaded = load(&Request { mcp_config: vec![pipe], ..disk.request() }, &NoLedger);
+    assert!(!loaded.is_complete && loaded.problems[0].message.contains("not a regular file"), "{:?}", loaded.problems);
+}
+
 const AGENTS: &str = "unset = \"empty\"\n[[defaults.mcp]]\nname = \"shared\"\ncommand = \"shared\"\nargs = [\"1\"]\n\
     [[defaults.mcp]]\nname = \"off\"\ncommand = \"off\"\n\
     [[agents]]\nid = \"main\"\n[[agents.mcp]]\nname = \"shared\"\ncommand = \"own\"\n\
