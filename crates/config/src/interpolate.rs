@@ -1,12 +1,14 @@
 //! Replaces placeholders by values when the host connects to a server.
 //!
-//! `working_folder`, `container` and `sign_in` do so for a child process, a container and the settings of a sign-in.
+//! `paths`, `working_folder`, `container` and `sign_in` do so for the paths of an entry (the configuration of one
+//! server), a child process, a container and the settings of a sign-in.
 //! `known_secrets` keeps the secrets that servers have received, and searches texts for them: for their usual encodings
 //! (`forms`), in several `views` of a text, which `unescaped` and `unwrapped` make.
 
 mod container;
 mod forms;
 mod known_secrets;
+mod paths;
 mod sign_in;
 mod unescaped;
 mod unwrapped;
@@ -30,7 +32,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use toolrack_host::{
     ChildPlan, Confinement, ResolveError, Resolver, ServerName,
-    spec::{Http, OAuth, Sandbox, Stdio},
+    spec::{Http, OAuth, Stdio},
 };
 
 use self::known_secrets::{KnownSecrets, Retention};
@@ -430,28 +432,6 @@ impl Values {
         }
         Ok(child.into_iter().collect())
     }
-
-    /// Returns the confinement of a sandbox, with its paths filled in.
-    fn confinement(&self, sandbox: &Sandbox) -> Result<Confinement, ResolveError> {
-        let home = self.environment.get("HOME").map(PathBuf::from);
-        let paths = |field: &str, paths: &[String]| {
-            let path = |(index, path): (usize, &String)| self.resolve_path(&format!("sandbox.{field}[{index}]"), path);
-            paths.iter().enumerate().map(path).collect::<Result<Vec<_>, _>>()
-        };
-        let read: Vec<PathBuf> = paths("read", &sandbox.read)?;
-        let write = paths("write", &sandbox.write)?;
-        Ok(Confinement { read, write, home, ..sandbox.confinement() })
-    }
-
-    /// Resolves a path in which `~` is the user's home.
-    fn resolve_path(&self, field: &str, path: &str) -> Result<PathBuf, ResolveError> {
-        let path = self.resolve(field, path, BareName::Literal)?;
-        let home = self.environment.get("HOME").map(PathBuf::from);
-        Ok(match (path.strip_prefix('~').map(|rest| rest.trim_start_matches('/')), home) {
-            (Some(rest), Some(home)) if path.len() == 1 || path.starts_with("~/") => home.join(rest),
-            _ => path.into(),
-        })
-    }
 }
 
 impl Interpolate {
@@ -489,16 +469,14 @@ impl Interpolate {
         let texts = spec.args.iter().chain(spec.env.values()).map(String::as_str);
         let values = self.values(Some(server), texts.chain(cwd).chain(paths_of(spec)).chain([&*spec.command])).await;
         let args = spec.args.iter().enumerate();
+        let (command, folder) = values.program(spec)?;
         let mut plan = ChildPlan {
-            command: values.resolve("command", &spec.command, BareName::Literal)?,
+            command,
             args: args
                 .map(|(index, arg)| values.resolve(&format!("args[{index}]"), arg, BareName::Literal))
                 .collect::<Result<_, _>>()?,
             env: values.child_environment(spec)?,
-            cwd: match cwd {
-                Some(text) => Some(values.resolve("cwd", text, BareName::Literal)?.into()),
-                None => spec.cwd.clone(),
-            },
+            cwd: folder,
             sandbox: None,
             container: None,
         };
@@ -584,7 +562,7 @@ mod tests {
     use futures::FutureExt;
     use proptest::prelude::*;
     use serde_json::json;
-    use toolrack_host::spec::InheritEnv;
+    use toolrack_host::spec::{Container, InheritEnv, Sandbox};
 
     use super::*;
 
@@ -621,6 +599,34 @@ mod tests {
         assert_eq!(plan.args, ["--token=canary", "$TOKEN"]);
         assert_eq!(plan.cwd.as_deref(), Some(std::path::Path::new("/data")));
         assert_eq!(plan.env, [("KEY".into(), "canary".into()), ("PATH".into(), "/opt:/bin".into())]);
+    }
+
+    #[test]
+    fn a_leading_tilde_is_the_home_folder_in_command_and_cwd_but_not_in_arguments_or_containers() {
+        let environment = || Environment::new([("HOME", "/home/me"), ("BIN", "~/bin")]);
+        let plan = |environment: Environment, spec: &Stdio| {
+            Interpolate::new(environment, UnsetPolicy::Error).stdio(&name(), spec).now_or_never().unwrap()
+        };
+        let entry = |command: &str, cwd: &str| Stdio {
+            command: command.into(),
+            args: vec!["~/notes".into()],
+            cwd: Some(cwd.into()),
+            ..Stdio::default()
+        };
+        for (command, cwd, resolved) in [
+            ("~/bin/server", "~/data", ("/home/me/bin/server", "/home/me/data")),
+            ("${BIN}/server", "~", ("/home/me/bin/server", "/home/me")),
+            ("~ada/server", "/~/x", ("~ada/server", "/~/x")),
+        ] {
+            let plan = plan(environment(), &entry(command, cwd)).unwrap();
+            assert_eq!((&*plan.command, plan.cwd.as_deref()), (resolved.0, Some(Path::new(resolved.1))));
+            assert_eq!(plan.args, ["~/notes"]);
+        }
+        let container = Some(Box::new(Container { image: "x".into(), ..Container::default() }));
+        let in_image = plan(environment(), &Stdio { container, ..entry("~/bin/server", "/app") }).unwrap();
+        assert_eq!(in_image.command, "~/bin/server");
+        let error = plan(Environment::default(), &entry("~/bin/server", "/")).unwrap_err().to_string();
+        assert!(error.contains("`command`") && error.contains("HOME"), "{error}");
     }
 
     #[test]

@@ -20,7 +20,7 @@
 //!   what a project brings.
 //! - `edit` changes files, `import` reads the files of other programs, and `connect` adds Toolrack to them.
 //! - `interpolate` fills in placeholders when the host connects, from the `environment` and the stored secrets.
-//!   `placeholder` is their grammar, and `needs` lists the values that an entry needs.
+//!   `placeholder` is their grammar, `home` is about `~`, and `needs` lists the values that an entry needs.
 //! - `mask`, `redact` and `guard` make sure that no secret is shown or passed on.
 //! - `watch` reports changed files, so that the caller can call [`reload()`].
 //! - `schema` makes the JSON schemas and the reference page from `rows`.
@@ -58,6 +58,7 @@ mod environment;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+mod home;
 pub mod import;
 mod interpolate;
 mod load;

@@ -10,6 +10,7 @@ use super::{
     transport::check_template,
 };
 use crate::{
+    home::is_full_or_placeholder,
     node::Value,
     placeholder,
     problem::Problem,
@@ -82,7 +83,7 @@ pub(super) fn check_conflicts(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at
             "`inherit_env` cannot be `all` with a container: a container has its own folders and programs".to_owned();
         refuse("inherit_env", message, "list the names of variables that it needs");
     }
-    if let Some(cwd) = stdio.cwd.as_deref().filter(|cwd| !is_full_or_placeholder(cwd)) {
+    if let Some(cwd) = stdio.cwd.as_deref().filter(|cwd| !is_full_in_image(cwd)) {
         let message = format!("`cwd` must be a full path in the container, not {}", cwd.display());
         refuse("cwd", message, "write it as the image has it, or leave it out");
     }
@@ -103,8 +104,8 @@ pub(super) fn check_conflicts(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at
     }
 }
 
-/// Returns whether a path is full, or begins with a placeholder, whose value is not known yet.
-fn is_full_or_placeholder(path: &Path) -> bool {
+/// Returns whether a path in an image is full, or begins with a placeholder, whose value is not known yet.
+fn is_full_in_image(path: &Path) -> bool {
     path.has_root() || path.as_os_str().as_encoded_bytes().starts_with(b"$")
 }
 
@@ -182,8 +183,7 @@ fn mount(fields: &mut Fields<'_, '_, '_>, mut item: Item<'_>) -> Option<Mount> {
         fields.report().error(item.at, &item.name, message);
         return None;
     };
-    let is_full = source.starts_with(['/', '$']) || source == "~" || source.starts_with("~/");
-    let problem = if !is_full || !is_container_folder(target) || target == "/" {
+    let problem = if !is_full_or_placeholder(source) || !is_container_folder(target) || target == "/" {
         Problem::error(format!("`{}` must be two full paths; the first may begin with `~/`", item.name))
     } else if Mount::gives_too_much(Path::new(source), false) {
         Problem::error(format!("`{}` would give the whole machine to the container: {source}", item.name))

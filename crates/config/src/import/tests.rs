@@ -553,6 +553,11 @@ fn a_file_of_variables_is_read_once_and_env_comes_before_it() {
     assert_eq!(found.offers[0].entry["env"], json!({ "KEY": "abc" }));
     let note = "`envFile.OPEN` is left out: its quotation mark is not closed on its line";
     assert!(found.offers[0].notes.iter().any(|told| told == note), "{:?}", found.offers[0].notes);
+    disk.write(".env", "KEY=home\n");
+    let below_home = json!({ "command": "x", "envFile": "~/.env", "cwd": "~/data" });
+    disk.write("code/shop/.cursor/mcp.json", &json!({ "mcpServers": { "x": below_home } }).to_string());
+    let imported = disk.look(Client::Cursor).offers.remove(0).entry;
+    assert_eq!((&imported["env"], &imported["cwd"]), (&json!({ "KEY": "home" }), &json!("~/data")));
     for file in ["nothing/.env", "${env:FILE}", "code"] {
         let (entry, notes) = cursor_entry(file);
         assert!(entry.get("env").is_none() && notes[0].starts_with("`envFile` is left out: "), "{notes:?}");

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     document::Document,
     entry::{Report, canonical},
+    home::{below_home, is_full_or_placeholder},
     node::{Member, Node, Value},
     placeholder::{BareName, is_variable_name},
     problem::Problem,
@@ -234,7 +235,9 @@ impl Translation<'_> {
         let file = self.texts.file();
         let value = match (self.translated_value(&member.name, &member.node, BareName::Literal), member.node.as_text())
         {
-            (Value::Text(text), Some(written)) if file.from_project && !written.starts_with(['$', '{', '/', '~']) => {
+            (Value::Text(text), Some(written))
+                if file.from_project && !written.starts_with('{') && !is_full_or_placeholder(written) =>
+            {
                 let folder: std::path::PathBuf =
                     file.folder.join(text).components().filter(|part| part.as_os_str() != ".").collect();
                 let folder = folder.display().to_string();
@@ -255,7 +258,11 @@ impl Translation<'_> {
         if path.contains("${") {
             return self.note_left_out(&member.name, "only the other program can say which file it is");
         }
-        let path = self.texts.file().folder.join(path.replace("$$", "$"));
+        let (file, path) = (self.texts.file(), path.replace("$$", "$"));
+        let path = match (below_home(&path), &file.home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => file.folder.join(&path),
+        };
         let shown = path.display();
         let document = match Document::read(&path) {
             Ok(Some(document)) => document,

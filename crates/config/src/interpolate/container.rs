@@ -22,15 +22,14 @@ impl Interpolate {
     ) -> Result<(), ResolveError> {
         let mounts = container.mounts.iter().enumerate().map(|(index, mount)| {
             let field = format!("container.mounts[{index}]");
-            let source = values.resolve_path(&field, &mount.source)?;
-            let source = source.to_str().ok_or_else(|| ResolveError::new(format!("`{field}` is not UTF-8 text")))?;
+            let source = values.resolve_text_path(&field, &mount.source)?;
             if !source.starts_with('/') || Mount::gives_too_much(source.as_ref(), mount.write) {
                 let message = format!(
                     "`{field}` must be the full path of a file or folder, and must not give access to the whole machine"
                 );
                 return Err(ResolveError::new(message));
             }
-            Ok(Mount { source: source.to_owned(), ..mount.clone() })
+            Ok(Mount { source, ..mount.clone() })
         });
         let container = Container {
             mounts: mounts.collect::<Result<_, _>>()?,

@@ -67,24 +67,24 @@ impl Filler<'_> {
 
     fn text_or_file(&self, name: &str, value: &TextOrFile) -> Result<TextOrFile, ResolveError> {
         let file_field = format!("{name}_file");
-        let text =
-            match (&value.text, &value.file) {
-                (Some(text), _) => Some(self.text(name, text)?),
-                (None, Some(file)) => {
-                    let path = self.text(&file_field, file)?;
-                    Some(read_file(Path::new(&path)).map_err(|why| {
-                        ResolveError::new(format!("`oauth.{file_field}`: {path} cannot be used: {why}"))
-                    })?)
-                }
-                (None, None) => None,
-            };
+        let text = match (&value.text, &value.file) {
+            (Some(text), _) => Some(self.text(name, text)?),
+            (None, Some(file)) => {
+                let path = self.values.resolve_path(&format!("oauth.{file_field}"), file)?;
+                Some(read_file(&path).map_err(|why| {
+                    let path = path.display();
+                    ResolveError::new(format!("`oauth.{file_field}`: {path} cannot be used: {why}"))
+                })?)
+            }
+            (None, None) => None,
+        };
         Ok(TextOrFile { text, file: None })
     }
 }
 
 fn read_file(path: &Path) -> Result<String, String> {
     if !path.is_absolute() {
-        return Err("write the full path, beginning with `/`".to_owned());
+        return Err("write the full path, beginning with `/` or `~/`".to_owned());
     }
     // Opening a pipe would wait for another process to write to it.
     if !path.metadata().map_err(|error| error.kind().to_string())?.is_file() {
@@ -113,7 +113,7 @@ mod tests {
         let path = folder.path().join("key.pem");
         let line = "MIGHAgEAMBMGByqGSM49canarycanary";
         std::fs::write(&path, format!("-----BEGIN PRIVATE KEY-----\n{line}\n-----END PRIVATE KEY-----\n")).unwrap();
-        let environment = Environment::new([("DIR", folder.path())]);
+        let environment = Environment::new([("DIR", folder.path()), ("HOME", folder.path())]);
         let interpolate = Interpolate::new(environment, UnsetPolicy::Error);
         let file = |file: &str| OAuth {
             private_key: TextOrFile { text: None, file: Some(file.to_owned()) },
@@ -121,8 +121,9 @@ mod tests {
         };
         let resolve = |path: &str| interpolate.filled_oauth(&file(path)).now_or_never().unwrap();
         let resolved = resolve("${DIR}/key.pem").unwrap();
-        assert!(resolved.private_key.text.unwrap().ends_with("PRIVATE KEY-----"));
+        assert!(resolved.private_key.text.as_ref().unwrap().ends_with("PRIVATE KEY-----"));
         assert_eq!(interpolate.conceal(&format!("it said {line}")), "it said ***");
+        assert_eq!(resolve("~/key.pem").unwrap().private_key.text, resolved.private_key.text);
         for (wrong, why) in [("key.pem", "full path"), ("${DIR}/none", "not found"), ("${DIR}", "not a file")] {
             let error = resolve(wrong).unwrap_err().to_string();
             assert!(error.contains("oauth.private_key_file") && error.contains(why), "{error}");

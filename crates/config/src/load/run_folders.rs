@@ -16,7 +16,11 @@ use toolrack_host::{
 };
 
 use super::{Scope, layers::Layer};
-use crate::{places::Places, trust::files_of};
+use crate::{
+    home::{below_home, is_full_or_placeholder},
+    places::Places,
+    trust::files_of,
+};
 
 /// The editors' placeholder for the open folder.
 const WORKSPACE: &str = "${workspaceFolder}";
@@ -47,7 +51,7 @@ impl RunFolders {
         let names_workspace = fill_workspace(stdio, layer.folder.as_deref().unwrap_or(&self.project));
         if let Some(folder) = &layer.folder {
             stdio.cwd = Some(match stdio.cwd.take() {
-                Some(cwd) if begins_with_placeholder(&cwd) => cwd,
+                Some(cwd) if is_full(&cwd) => cwd,
                 Some(cwd) => escaped(folder).join(cwd),
                 None => escaped(folder),
             });
@@ -65,7 +69,7 @@ impl RunFolders {
             && layer.path.canonicalize().is_ok_and(|file| file.starts_with(&self.project));
         if word.is_some() || is_file_in_project {
             stdio.cwd = Some(match stdio.cwd.take() {
-                Some(cwd) if begins_with_placeholder(&cwd) => cwd,
+                Some(cwd) if is_full(&cwd) => cwd,
                 Some(cwd) => escaped(&self.working_folder).join(cwd),
                 None => escaped(&self.working_folder),
             });
@@ -104,8 +108,9 @@ fn escaped(path: &Path) -> PathBuf {
         .map_or_else(|| path.to_owned(), |text| text.replace('$', "$$").into())
 }
 
-fn begins_with_placeholder(cwd: &Path) -> bool {
-    cwd.as_os_str().as_encoded_bytes().starts_with(b"$")
+/// Returns whether `cwd` depends on no other folder.
+fn is_full(cwd: &Path) -> bool {
+    cwd.to_str().is_some_and(is_full_or_placeholder)
 }
 
 /// Replaces [`WORKSPACE`] by `folder`. Returns whether the entry contains [`WORKSPACE`].
@@ -134,12 +139,12 @@ fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
 /// Returns the first word of `stdio` whose meaning depends on the folder.
 fn folder_dependent_word(stdio: &Stdio, folder: &Path) -> Option<String> {
     if let Some(cwd) = stdio.cwd.as_deref().and_then(Path::to_str)
-        && (!cwd.starts_with(['/', '$']) || names_working_folder(cwd))
+        && (!is_full_or_placeholder(cwd) || names_working_folder(cwd))
     {
         return Some(cwd.to_owned());
     }
     let command = &stdio.command;
-    if (command.contains('/') && !command.starts_with(['/', '$'])) || names_working_folder(command) {
+    if (command.contains('/') && !is_full_or_placeholder(command)) || names_working_folder(command) {
         return Some(command.clone());
     }
     let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
@@ -181,7 +186,8 @@ fn has_variable(text: &str, prefixes: &[&str]) -> bool {
 /// purpose only causes a question to the user.
 fn exists_in(folder: &Path, word: &str) -> bool {
     word.contains(['/', '.'])
-        && !word.starts_with(['-', '@', '$', '/', '~'])
+        && !word.starts_with(['-', '@', '$', '/'])
+        && below_home(word).is_none()
         && !word.contains("://")
         && folder.join(word).symlink_metadata().is_ok()
 }

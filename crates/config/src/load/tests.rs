@@ -778,6 +778,23 @@ fn an_entry_of_the_user_that_searches_programs_in_the_working_folder_asks() {
 }
 
 #[test]
+fn a_path_below_the_home_folder_does_not_depend_on_the_working_folder() {
+    let entry = r#"{ "command": "~/bin/x", "cwd": "~/data" }"#;
+    let file = format!(r#"{{ "mcpServers": {{ "a": {entry}, "b": {{ "command": "~b/x", "cwd": "~b" }} }} }}"#);
+    let disk = Disk::new();
+    disk.write("home/mcp.json", &file);
+    let loaded = disk.load();
+    assert_eq!(loaded.desired["a"].trust, Trust::Trusted);
+    assert_eq!(cwd(&loaded, "a"), Some("~/data".into()));
+    assert_eq!(loaded.entry("b").unwrap().depends_on.as_deref(), Some("~b"), "a folder with an odd name");
+    let disk = Disk::new();
+    disk.write("project/.mcp.json", &file);
+    let loaded = disk.load();
+    assert_eq!(cwd(&loaded, "a"), Some("~/data".into()));
+    assert_eq!(cwd(&loaded, "b"), Some(disk.project().join("~b")));
+}
+
+#[test]
 fn a_named_file_in_the_project_runs_there_and_one_from_elsewhere_in_folders_of_its_own() {
     let disk = Disk::new();
     disk.write("project/own.json", &server("python")).write("other.json", &server("npx"));

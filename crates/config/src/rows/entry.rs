@@ -95,12 +95,16 @@ const SERVER: &[Row] = &[
         .identity()
         .hidden(Secret)
         .otherwise("none"),
-    Row::new("cwd", Text, "The working folder of the program.")
-        .aliases(&[("chdir", "other programs")])
-        .servers(FieldScope::Stdio)
-        .filled()
-        .identity()
-        .otherwise("the project's folder for an entry of a project, else an empty folder of its own"),
+    Row::new(
+        "cwd",
+        Text,
+        "The working folder of the program. `~/` at its beginning is the home folder, as in `command`.",
+    )
+    .aliases(&[("chdir", "other programs")])
+    .servers(FieldScope::Stdio)
+    .filled()
+    .identity()
+    .otherwise("the project's folder for an entry of a project, else an empty folder of its own"),
     Row::new(
         "env_vars",
         Texts,

@@ -1,8 +1,9 @@
 //! Finds the files that an entry runs, if they are in the folder of the project.
 //!
 //! A user who agrees to `python srv.py` agrees to the current content of that file. The agreement does not cover what
-//! the file loads in turn, the content of a folder that the entry names, or files outside of the project. Between this
-//! check and the start of the program, another program can still replace the file.
+//! the file loads in turn, the content of a folder that the entry names, files outside of the project, or a file whose
+//! path begins with `~` or a placeholder. Between this check and the start of the program, another program can still
+//! replace the file.
 
 use std::{
     collections::BTreeMap,
@@ -45,7 +46,7 @@ const MANIFESTS: &[(&[&str], &[&str])] = &[
 
 /// Returns the files below `root` that `stdio` runs: the path of each within `root`, and its current fingerprint.
 pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
-    // `set_folder` has made `cwd` absolute, unless it begins with a placeholder, whose value is not known here. The
+    // `set_folder` has made `cwd` absolute, unless it begins with `~` or a placeholder, which is not resolved here. The
     // program is then assumed to run in the root. In an absolute `cwd`, `$$` stands for `$`, as everywhere in an entry.
     let cwd = stdio.cwd.as_deref().and_then(Path::to_str).filter(|cwd| cwd.starts_with('/'));
     let cwd = cwd.map_or_else(|| root.to_owned(), |cwd| PathBuf::from(cwd.replace("$$", "$")));
