@@ -48,16 +48,18 @@ impl RunFolders {
     /// working folder, returns the word that makes it depend.
     pub(super) fn set_folder(&self, spec: &mut ServerSpec, layer: &Layer) -> Option<String> {
         let stdio = program_of(spec)?;
+        let mounted_folder = mounted_working_folder(stdio);
         let names_workspace = fill_workspace(stdio, layer.folder.as_deref().unwrap_or(&self.project));
+        if stdio.container.is_some() {
+            // The image has the program and its working folder. Only a mount leads to a folder of this machine.
+            return mounted_folder.filter(|_| layer.scope == Scope::User);
+        }
         if let Some(folder) = &layer.folder {
             stdio.cwd = Some(match stdio.cwd.take() {
                 Some(cwd) if is_full(&cwd) => cwd,
                 Some(cwd) => escaped(folder).join(cwd),
                 None => escaped(folder),
             });
-            return None;
-        }
-        if stdio.container.is_some() {
             return None;
         }
         let word = names_workspace
@@ -127,6 +129,10 @@ fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
     };
     fill(&mut stdio.command);
     stdio.args.iter_mut().chain(stdio.env.values_mut()).for_each(&mut fill);
+    let sandbox = stdio.sandbox.iter_mut().flat_map(|sandbox| sandbox.read.iter_mut().chain(&mut sandbox.write));
+    sandbox.for_each(&mut fill);
+    let mounts = stdio.container.iter_mut().flat_map(|container| &mut container.mounts);
+    mounts.for_each(|mount| fill(&mut mount.source));
     if let Some(cwd) = &mut stdio.cwd
         && let Some(mut text) = cwd.to_str().map(str::to_owned)
     {
@@ -134,6 +140,12 @@ fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
         *cwd = text.into();
     }
     contains_workspace
+}
+
+/// Returns the first mount of a container whose source is the working folder or the project.
+fn mounted_working_folder(stdio: &Stdio) -> Option<String> {
+    let mut sources = stdio.container.iter().flat_map(|container| &container.mounts).map(|mount| &mount.source);
+    sources.find(|source| source.contains(WORKSPACE) || names_working_folder(source)).cloned()
 }
 
 /// Returns the first word of `stdio` whose meaning depends on the folder.

@@ -778,6 +778,42 @@ fn an_entry_of_the_user_that_searches_programs_in_the_working_folder_asks() {
 }
 
 #[test]
+fn a_container_runs_in_the_folder_of_its_image_and_may_mount_the_project() {
+    let entry = r#"{ "container": { "image": "x", "mounts": ["${workspaceFolder}/a:/a"] } }"#;
+    let file = format!(r#"{{ "mcpServers": {{ "a": {entry}, "b": {{ "container": "x" }} }} }}"#);
+    let mount = |loaded: &Loaded| match &loaded.desired["a"].transport {
+        Transport::Stdio(stdio) => stdio.container.as_ref().unwrap().mounts[0].source.clone(),
+        other => panic!("{other:?}"),
+    };
+    for path in ["project/.mcp.json", "home/mcp.json"] {
+        let disk = Disk::new();
+        disk.write(path, &file);
+        let loaded = disk.load();
+        assert_eq!((cwd(&loaded, "a"), cwd(&loaded, "b")), (None, None), "{path}: no folder of this machine");
+        assert_eq!(Path::new(&mount(&loaded)), disk.project().join("a"), "{path}");
+        assert_eq!(loaded.desired["a"].trust, Trust::Pending, "{path}");
+    }
+    let pwd = file.replace("workspaceFolder", "PWD");
+    let disk = Disk::new();
+    disk.write("home/mcp.json", &pwd);
+    let loaded = disk.load();
+    assert_eq!((&loaded.desired["a"].trust, &loaded.desired["b"].trust), (&Trust::Pending, &Trust::Trusted));
+}
+
+#[test]
+fn a_sandbox_may_name_the_project() {
+    let disk = Disk::new();
+    let sandbox = r#"{ "read": ["${workspaceFolder}/a"], "write": ["${workspaceFolder}"] }"#;
+    let entry = format!(r#"{{ "command": "x", "sandbox": {sandbox} }}"#);
+    disk.write("project/.mcp.json", &format!(r#"{{ "mcpServers": {{ "a": {entry} }} }}"#));
+    let loaded = disk.load();
+    let Transport::Stdio(stdio) = &loaded.desired["a"].transport else { panic!() };
+    let sandbox = stdio.sandbox.as_ref().unwrap();
+    let project = disk.project().display().to_string();
+    assert_eq!((&*sandbox.read, &*sandbox.write), (&[format!("{project}/a")][..], &[project][..]));
+}
+
+#[test]
 fn a_path_below_the_home_folder_does_not_depend_on_the_working_folder() {
     let entry = r#"{ "command": "~/bin/x", "cwd": "~/data" }"#;
     let file = format!(r#"{{ "mcpServers": {{ "a": {entry}, "b": {{ "command": "~b/x", "cwd": "~b" }} }} }}"#);
