@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{Entry, Loaded, Places, Scope, project_root};
+use crate::{Entry, Places, Scope, project_root};
 
 /// The file for an edit, with its layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,20 +73,20 @@ impl EditTarget {
     /// user's files, for an entry that has only `enabled`.
     ///
     /// # Errors
-    /// [`NoEditTarget::CommandLine`] for a server of the command line.
-    pub fn for_switching(entry: &Entry, loaded: &Loaded, places: &Places, folder: &Path) -> Result<Self, NoEditTarget> {
+    /// [`NoEditTarget::CommandLine`] for a server that the command line configures or switches.
+    pub fn for_switching(entry: &Entry, places: &Places, folder: &Path) -> Result<Self, NoEditTarget> {
         if entry.scope == Scope::CommandLine {
             return Err(NoEditTarget::CommandLine);
         }
         let local = || Self::for_new_entry(Scope::Local, places, folder);
-        let switched_in = entry.switched_by.as_ref().and_then(|source| source.path.clone());
-        if let Some(path) = switched_in {
-            if path == local().path {
-                return Ok(local());
-            }
-            // A server that a project disabled is enabled again for this project only.
-            let is_switched_by_project = path.starts_with(&loaded.project) && path != places.user_file();
-            return Ok(if is_switched_by_project { local() } else { Self { scope: Scope::User, path } });
+        let switched_in = entry.switched_by.as_ref().and_then(|source| Some((&*source.scope, source.path.clone()?)));
+        if let Some((scope, path)) = switched_in {
+            return match scope {
+                scope if scope == Scope::CommandLine.as_str() => Err(NoEditTarget::CommandLine),
+                scope if scope == Scope::User.as_str() => Ok(Self { scope: Scope::User, path }),
+                // A server that a project disabled is enabled again for this project only.
+                _ => Ok(local()),
+            };
         }
         Ok(match (&entry.scope, &entry.source.path) {
             (Scope::User | Scope::Local, Some(path)) => Self { scope: entry.scope, path: path.clone() },

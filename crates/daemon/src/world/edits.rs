@@ -170,7 +170,7 @@ impl World {
         let (places, folder) = (&self.request.places, &self.request.cwd);
         let target = match &change {
             Change::Revise { .. } | Change::Remove => EditTarget::single_file_of(require_entry()?)?,
-            Change::Switch(_) => EditTarget::for_switching(require_entry()?, &loaded, places, folder)?,
+            Change::Switch(_) => EditTarget::for_switching(require_entry()?, places, folder)?,
         };
         let shown = entry.map_or(Value::Null, |entry| entry.view.clone());
         let edited = write(target.path.clone(), name.to_owned(), change, shown, dry_run).await?;

@@ -50,7 +50,7 @@ async fn switch(args: SwitchArgs, enabled: bool, context: &Context) -> Result<Ex
     }
     let edit_target = match args.write.scope {
         Some(scope) => edits::target_in_scope(scope, Some(entry), context),
-        None => EditTarget::for_switching(entry, &loaded, &context.places, &context.folder)
+        None => EditTarget::for_switching(entry, &context.places, &context.folder)
             .map_err(|_| edits::not_editable(entry))?,
     };
 

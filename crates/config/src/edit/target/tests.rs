@@ -1,7 +1,9 @@
 use std::fs;
 
+use toolrack_host::{ServerName, ServerSpec};
+
 use super::*;
-use crate::{Request, load, trust::Candidate};
+use crate::{Loaded, Request, load, trust::Candidate};
 
 /// A home and a project, with these files.
 struct Disk {
@@ -52,7 +54,7 @@ impl Disk {
 
     fn to_switch(&self) -> Result<EditTarget, NoEditTarget> {
         let loaded = self.load(|_| {});
-        EditTarget::for_switching(loaded.entry("a").unwrap(), &loaded, &self.places(), &self.project())
+        EditTarget::for_switching(loaded.entry("a").unwrap(), &self.places(), &self.project())
     }
 }
 
@@ -104,10 +106,12 @@ fn an_entry_of_the_command_line_is_not_ours_to_edit() {
     let entry = loaded.entry("a").unwrap();
     assert_eq!(entry.scope, Scope::CommandLine);
     assert_eq!(EditTarget::single_file_of(entry), Err(NoEditTarget::CommandLine));
-    assert_eq!(
-        EditTarget::for_switching(entry, &loaded, &disk.places(), &disk.project()),
-        Err(NoEditTarget::CommandLine)
-    );
+    assert_eq!(EditTarget::for_switching(entry, &disk.places(), &disk.project()), Err(NoEditTarget::CommandLine));
+    let disk = Disk::new(&[("home/mcp.json", A), ("typed.json", OFF)]);
+    let typed = disk.root().join("typed.json");
+    let loaded = disk.load(|request| request.mcp_config = vec![typed]);
+    let switched = EditTarget::for_switching(loaded.entry("a").unwrap(), &disk.places(), &disk.project());
+    assert_eq!(switched, Err(NoEditTarget::CommandLine), "a switch of the command line");
 }
 
 #[test]
@@ -143,4 +147,16 @@ fn a_user_switches_a_server_in_a_file_of_their_own() {
         let disk = Disk::new(files);
         assert_eq!(disk.to_switch(), Ok(expected(&disk)), "{files:?}");
     }
+}
+
+#[test]
+fn the_users_settings_are_their_own_also_inside_of_a_project() {
+    let places = |disk: &Disk| Places::under(disk.project().join("own"));
+    let disk = Disk::new(&[("project/own/toolrack.toml", "[[defaults.mcp]]\nname = \"a\"\nenabled = false\n")]);
+    let loaded = disk.load(|request| {
+        request.places = places(&disk);
+        request.built_in.insert(ServerName::new("a").unwrap(), ServerSpec::stdio("x", [""; 0]));
+    });
+    let target = EditTarget::for_switching(loaded.entry("a").unwrap(), &places(&disk), &disk.project());
+    assert_eq!(target, Ok(EditTarget { scope: Scope::User, path: places(&disk).settings() }));
 }
