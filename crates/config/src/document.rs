@@ -72,11 +72,19 @@ impl Document {
         }
     }
 
-    /// Creates the document of `path` from the result of reading that file; `None` if the file does not exist.
+    /// Creates the document of `path` from the result of reading that file; `None` if the file does not exist. A link
+    /// to a file that does not exist is an error.
     fn from_read_result(path: &Path, result: std::io::Result<Vec<u8>>) -> Result<Option<Self>, Box<Problem>> {
         let bytes = match result {
             Ok(bytes) => bytes,
-            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) if is_absent(&error) && !path.is_symlink() => return Ok(None),
+            Err(error) if is_absent(&error) => {
+                // The file may be on a disk that is not there at the moment, and its rules must not be lost meanwhile.
+                let problem = Problem::error("the file is a symbolic link to a file that does not exist")
+                    .in_file(path)
+                    .hint("remove the link, or create its target: until then, this file is ignored");
+                return Err(Box::new(problem));
+            }
             Err(error) => {
                 let problem = Problem::error(format!("the file cannot be read: {error}"))
                     .in_file(path)

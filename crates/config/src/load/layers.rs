@@ -64,13 +64,19 @@ pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
         });
     }
     let servers_layer = |scope, folder: &Path, path| Layer { folder: Some(folder.to_owned()), ..layer(scope, path) };
-    for folder in project_folders(&request.cwd) {
-        let files = PROJECT_FILES.iter().filter(|_| !request.strict);
-        layers.extend(files.map(|file| servers_layer(Scope::Project, &folder, folder.join(file))));
-        layers.push(policy_layer(Scope::Project, folder.join(PROJECT_POLICY)));
-    }
     let local = places.local_file(project);
-    layers.push(policy_layer(Scope::Local, local.with_file_name("toolrack.toml")));
+    let local_policy = local.with_file_name("toolrack.toml");
+    let users_files = UsersFiles::new([&places.settings(), &places.user_file(), &local, &local_policy]);
+    for folder in project_folders(&request.cwd) {
+        let files = PROJECT_FILES.iter().filter(|_| !request.strict).map(|file| folder.join(file));
+        let files = files.filter(|file| !users_files.contain(file));
+        layers.extend(files.map(|file| servers_layer(Scope::Project, &folder, file)));
+        let policy = folder.join(PROJECT_POLICY);
+        if !users_files.contain(&policy) {
+            layers.push(policy_layer(Scope::Project, policy));
+        }
+    }
+    layers.push(policy_layer(Scope::Local, local_policy));
     if !request.strict {
         layers.push(servers_layer(Scope::Local, project, local));
     }
@@ -83,6 +89,21 @@ pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
         ..layer(Scope::CommandLine, PathBuf::from(&typed.place))
     }));
     layers
+}
+
+/// The real paths of the user's own files, without those that do not exist. One of them may also have the place of a
+/// project's file, as with `TOOLRACK_HOME=~/.toolrack` in the home folder. It then counts as the user's alone: as a
+/// project's file it would wait for the user's agreement, and replace itself.
+struct UsersFiles(Vec<PathBuf>);
+
+impl UsersFiles {
+    fn new<const N: usize>(files: [&Path; N]) -> Self {
+        Self(files.into_iter().filter_map(|file| file.canonicalize().ok()).collect())
+    }
+
+    fn contain(&self, file: &Path) -> bool {
+        file.canonicalize().is_ok_and(|file| self.0.contains(&file))
+    }
 }
 
 impl Layer {

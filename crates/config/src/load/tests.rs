@@ -778,6 +778,28 @@ fn an_entry_of_the_user_that_searches_programs_in_the_working_folder_asks() {
 }
 
 #[test]
+fn a_users_file_in_the_place_of_a_projects_file_is_the_users_alone() {
+    let disk = Disk::new();
+    disk.write("project/.toolrack/mcp.json", &server("own"));
+    disk.write("project/.toolrack/toolrack.toml", "[policy]\nallow = \"a/*\"\n");
+    let places = Places::under(disk.project().join(".toolrack"));
+    let loaded = load(&Request::new(places, disk.project()), &NoLedger);
+    let entry = loaded.entry("a").unwrap();
+    assert_eq!((&entry.trust, entry.scope, &*entry.shadows), (&Trust::Trusted, Scope::User, &[][..]));
+    assert_eq!(loaded.problems, [], "a project could not allow calls");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_missing_file_is_an_error_and_no_missing_file() {
+    let disk = Disk::new();
+    std::os::unix::fs::symlink("gone", disk.home().join("toolrack.toml")).unwrap();
+    let loaded = disk.load();
+    assert!(!loaded.is_complete && loaded.problems[0].message.contains("symbolic link"), "{:?}", loaded.problems);
+    assert!(!loaded.settings.policy.is_empty(), "the file may have forbidden any call");
+}
+
+#[test]
 fn a_container_runs_in_the_folder_of_its_image_and_may_mount_the_project() {
     let entry = r#"{ "container": { "image": "x", "mounts": ["${workspaceFolder}/a:/a"] } }"#;
     let file = format!(r#"{{ "mcpServers": {{ "a": {entry}, "b": {{ "container": "x" }} }} }}"#);
