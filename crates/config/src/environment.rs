@@ -9,6 +9,8 @@ use std::{
 
 use toolrack_host::spec::{InheritEnv, passes_to_the_client};
 
+use crate::home::below_home;
+
 /// A snapshot of environment variables.
 ///
 /// The snapshot is passed around as data, so that no other code reads the environment of the process, and tests need no
@@ -47,6 +49,16 @@ impl Environment {
     pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
         let value = self.get(name).filter(|value| !value.is_empty())?;
         Some(PathBuf::from(value))
+    }
+
+    /// As [`Self::path`], for a variable of Toolrack's own: a leading `~` is the home folder. A shell replaces it, but
+    /// another program that sets the variable does not.
+    pub(crate) fn own_path(&self, name: &str) -> Option<PathBuf> {
+        let path = self.path(name)?;
+        match path.to_str().and_then(below_home).zip(self.home()) {
+            Some((rest, home)) => Some(home.join(rest)),
+            None => Some(path),
+        }
     }
 
     /// Returns the user's home folder: `HOME`, or, for a snapshot of the process, the system's record.

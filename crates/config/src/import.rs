@@ -43,8 +43,8 @@ pub(crate) use places::{files_of_the_project, files_of_the_user};
 pub use seal::{Sealed, SealedSecret, has_secrets};
 use translate::Translated;
 
-/// The largest file that is read: 64 MiB. It is that large because Claude Code stores its history in the file with its
-/// servers.
+/// The largest file of the user that is read: 64 MiB. It is that large because Claude Code stores its history in the file
+/// with its servers.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A server that another program has configured.
@@ -99,7 +99,8 @@ impl Found {
 ///
 /// Reads the files that each program documents for Linux and macOS, honouring `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
 /// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`, but not a project's `.mcp.json`, which Toolrack reads by itself. Never
-/// fails: unusable files and entries are left out and reported. Files beyond 64 MiB are not read.
+/// fails: unusable files and entries are left out and reported. Files beyond 64 MiB are not read, and of a project none
+/// beyond 4 MiB.
 #[must_use]
 pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found {
     let mut found = Found::default();
@@ -137,7 +138,12 @@ pub(crate) fn read(client: Client, text: &str) -> Found {
 impl Found {
     /// Adds the servers of `file`, if it exists.
     fn add(&mut self, file: &SourceFile) {
-        match Document::read_up_to(&file.path, MAX_BYTES) {
+        // A parsed file takes many times its size, and a repository could bring a large one.
+        let read = match file.from_project {
+            true => Document::read(&file.path),
+            false => Document::read_up_to(&file.path, MAX_BYTES),
+        };
+        match read {
             Ok(Some(document)) => {
                 self.files.push(file.path.clone());
                 self.add_document(file, &document);

@@ -34,7 +34,7 @@ impl Places {
     /// [`NoHome`] when `TOOLRACK_HOME` is not set, one of the XDG variables is not set either, and the home folder that
     /// would take its place is unknown.
     pub fn from_env(environment: &Environment) -> Result<Self, NoHome> {
-        let mut places = match environment.path("TOOLRACK_HOME") {
+        let mut places = match environment.own_path("TOOLRACK_HOME") {
             Some(home) => Self::under(home),
             None => {
                 let base = |variable, default| xdg(environment, variable, default).map(|base| base.join("toolrack"));
@@ -45,7 +45,7 @@ impl Places {
                 }
             }
         };
-        places.user_file = environment.path("TOOLRACK_MCP_CONFIG").map(absolute);
+        places.user_file = environment.own_path("TOOLRACK_MCP_CONFIG").map(absolute);
         Ok(places)
     }
 
@@ -183,6 +183,14 @@ mod tests {
         assert_eq!(places.user_file(), Path::new("/x.json"));
         assert!(places.user_file_is_chosen());
         assert!(places.settings().starts_with("/home/ada/.config"));
+    }
+
+    #[test]
+    fn a_home_that_no_shell_has_expanded_is_below_the_home_folder() {
+        let variables = [("HOME", "/home/ada"), ("TOOLRACK_HOME", "~/.toolrack"), ("TOOLRACK_MCP_CONFIG", "~/x.json")];
+        let places = Places::from_env(&Environment::new(variables)).unwrap();
+        assert_eq!(places.data(), Path::new("/home/ada/.toolrack"));
+        assert_eq!(places.user_file(), Path::new("/home/ada/x.json"));
     }
 
     #[test]

@@ -5,7 +5,10 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::placeholder::{BareName, Piece, pieces};
+use crate::{
+    home::below_home,
+    placeholder::{BareName, Piece, pieces},
+};
 
 /// The entry in a program's format, or the name of Toolrack's field that the format cannot express.
 type Translated = Result<Json, String>;
@@ -20,6 +23,7 @@ pub(super) fn for_opencode(entry: &Json, is_opencode_v2: bool) -> Translated {
     for (name, value) in &fields {
         match (name.as_str(), is_remote) {
             ("type" | "transport", _) if is_implied_transport(value, is_remote) => {}
+            ("command" | "cwd", false) if is_below_home(value) => return Err(name.clone()),
             ("command", false) => command.insert(0, opencode_placeholders(name, value, BareName::Literal)?),
             ("args", false) => {
                 let Json::Array(arguments) = opencode_placeholders(name, value, BareName::Literal)? else {
@@ -74,6 +78,7 @@ pub(super) fn for_codex(entry: &Json) -> Translated {
     for (name, value) in &fields {
         match (name.as_str(), is_remote) {
             ("type" | "transport", _) if is_implied_transport(value, is_remote) => {}
+            ("command" | "cwd", false) if is_below_home(value) => return Err(name.clone()),
             ("command" | "args" | "cwd", false) | ("url", true) => {
                 let plain = without_placeholders(name, value, BareName::Literal)?;
                 out.insert(name.clone(), plain);
@@ -179,6 +184,11 @@ fn each_text(value: &Json, translate: &dyn Fn(&str) -> Translated) -> Translated
     }
 }
 
+/// Returns whether `path` begins with `~`, which the other programs do not replace by the home folder.
+fn is_below_home(path: &Json) -> bool {
+    path.as_str().is_some_and(|path| below_home(path).is_some())
+}
+
 /// Returns the fields of `entry` that are not `null`.
 fn fields(entry: &Json) -> Result<Map<String, Json>, String> {
     let fields = entry.as_object().ok_or("entry")?;
@@ -247,6 +257,7 @@ mod tests {
         for (entry, field) in [
             (json!({ "type": "sse", "url": "https://x" }), "type"),
             (json!({ "command": "x", "retry": "off" }), "retry"),
+            (json!({ "command": "~/bin/x" }), "command"),
             (json!({ "command": "x", "env": { "K": "${secret:k}" } }), "env"),
         ] {
             assert_eq!(for_opencode_v1(&entry), Err(field.to_owned()));
@@ -254,6 +265,7 @@ mod tests {
         for (entry, field) in [
             (json!({ "type": "sse", "url": "https://x" }), "type"),
             (json!({ "command": "x", "args": ["${A}"] }), "args"),
+            (json!({ "command": "x", "cwd": "~" }), "cwd"),
             (json!({ "command": "x", "env": { "K": "a${B}" } }), "env.K"),
             (json!({ "command": "x", "tools": ["read_*"] }), "tools.allow"),
         ] {

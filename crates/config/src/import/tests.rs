@@ -536,6 +536,18 @@ fn qbit_and_synapse_have_files_of_their_own() {
 }
 
 #[test]
+fn a_project_cannot_bring_a_file_of_any_size() {
+    let disk = Disk::new();
+    for path in [".cursor/mcp.json", "code/shop/.cursor/mcp.json"] {
+        let server = json!({ "mcpServers": { "x": { "command": "x" } } }).to_string();
+        disk.write(path, &format!("{server}{}", " ".repeat(5 * 1024 * 1024)));
+    }
+    let found = disk.look(Client::Cursor);
+    assert_eq!((found.offers.len(), found.offers[0].from_project), (1, false));
+    assert!(found.problems[0].message.contains("larger than 4 MiB"), "{:?}", found.problems);
+}
+
+#[test]
 fn a_file_of_variables_is_read_once_and_env_comes_before_it() {
     let disk = Disk::new();
     disk.write("code/shop/.env", "KEY=pa$$word\nMODE=slow\n");
