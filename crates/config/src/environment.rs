@@ -55,10 +55,10 @@ impl Environment {
     /// another program that sets the variable does not.
     pub(crate) fn own_path(&self, name: &str) -> Option<PathBuf> {
         let path = self.path(name)?;
-        match path.to_str().and_then(below_home).zip(self.home()) {
-            Some((rest, home)) => Some(home.join(rest)),
-            None => Some(path),
+        if let (Some(rest), Some(home)) = (path.to_str().and_then(below_home), self.home()) {
+            return Some(home.join(rest));
         }
+        Some(path)
     }
 
     /// Returns the user's home folder: `HOME`, or, for a snapshot of the process, the system's record.
