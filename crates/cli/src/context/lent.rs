@@ -16,7 +16,7 @@ use toolrack_config::{Environment, Interpolate, Loaded, Places, SecretGate};
 use toolrack_daemon::CurrentWorld;
 use toolrack_host::{
     ChildPlan, Desired, Host, Resolver, ServerName, ServerSpec, State,
-    spec::{InheritEnv, Stdio, Transport, Trust},
+    spec::{InheritEnv, OAuth, Stdio, Transport, Trust},
     text,
 };
 use toolrack_team::TenantQuotas;
@@ -254,6 +254,11 @@ enum StartValues {
         url: Option<String>,
         /// `None` if their placeholders cannot be resolved.
         headers: Option<Vec<(String, String)>>,
+        /// How the program that prints headers is started, without its variables; `None` if there is none, or if its
+        /// placeholders cannot be resolved.
+        headers_helper: Option<Box<ChildPlan>>,
+        /// The settings of the sign-in; `None` if their placeholders cannot be resolved.
+        oauth: Option<Box<OAuth>>,
         /// The values of [`PROXIES`].
         proxies: Vec<Option<OsString>>,
     },
@@ -280,9 +285,15 @@ impl StartValues {
             }
             Transport::Http(http) | Transport::Sse(http) => {
                 let environment = secrets.environment();
+                let headers_helper = match &http.headers_helper {
+                    Some(helper) => secrets.stdio(name, helper).await.ok(),
+                    None => None,
+                };
                 Self::Requests {
                     url: secrets.url(name, http).await.ok(),
                     headers: secrets.headers(name, http).await.ok(),
+                    headers_helper: headers_helper.map(|plan| Box::new(ChildPlan { env: Vec::new(), ..plan })),
+                    oauth: secrets.oauth(name, http).await.ok().map(Box::new),
                     proxies: PROXIES.iter().map(|proxy| environment.get(proxy).map(ToOwned::to_owned)).collect(),
                 }
             }
@@ -311,7 +322,7 @@ impl StartValues {
             (Self::Requests { proxies, .. }, Self::Requests { proxies: others, .. }) if proxies != others => {
                 "has another proxy there".into()
             }
-            _ => "has another address or other headers there".into(),
+            _ => "has another address, other headers or another sign-in there".into(),
         })
     }
 }
@@ -377,6 +388,42 @@ impl LentContext {
             if let Err(RecvError::Closed) = events.recv().await {
                 return None;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolrack_config::UnsetPolicy;
+    use toolrack_host::spec::Http;
+
+    use super::*;
+
+    /// Returns how the values differ if the variable `WHO` has another value for the borrower.
+    async fn difference(http: Http) -> Option<String> {
+        let spec = ServerSpec::new(Transport::Http(http));
+        let name = ServerName::new("demo").unwrap();
+        let mut both = Vec::new();
+        for who in ["ada", "bob"] {
+            let secrets = Interpolate::new(Environment::new([("WHO", who)]), UnsetPolicy::Error);
+            both.push(StartValues::resolve(&name, &spec, &secrets).await.unwrap());
+        }
+        both[0].difference(&both[1])
+    }
+
+    #[tokio::test]
+    async fn a_variable_in_anything_that_a_request_needs_makes_a_difference() {
+        let url = || Http { url: "https://mcp.example".into(), ..Http::default() };
+        let helper = Stdio { command: "key".into(), args: vec!["--for=${WHO}".into()], ..Stdio::default() };
+        let oauth = OAuth { client_id: Some("${WHO}".into()), ..OAuth::default() };
+        assert_eq!(difference(url()).await, None);
+        for http in [
+            Http { url: "https://${WHO}.example".into(), ..url() },
+            Http { headers: [("X-User".to_owned(), "${WHO}".to_owned())].into(), ..url() },
+            Http { headers_helper: Some(Box::new(helper)), ..url() },
+            Http { oauth, ..url() },
+        ] {
+            assert!(difference(http).await.is_some());
         }
     }
 }
