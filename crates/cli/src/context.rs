@@ -30,7 +30,7 @@ pub(crate) use self::{
     hosts::HostParts,
     lent::Borrower,
     members::MemberParts,
-    opening::{ArgsText, CommandLine, Surroundings, working_folder},
+    opening::{ArgsText, CommandLine, Surroundings, TYPED_AS_WORD, working_folder},
     reading::read_stream,
     rows::DatabaseChoice,
     running::{HostOptions, OnFailure, RunningHost},

@@ -41,6 +41,17 @@ pub(crate) struct CommandLine {
     pub(crate) args_text: Option<ArgsText>,
 }
 
+/// Where a configuration was typed that is a word of the command line itself.
+pub(crate) const TYPED_AS_WORD: &str = "--mcp-config";
+
+impl CommandLine {
+    /// Returns the name of a configuration that this process has read from stdin or from a pipe: another process that
+    /// gets the same words cannot read it again.
+    fn consumed_configuration(&self) -> Option<&str> {
+        self.inline_configs.iter().map(|config| &*config.place).find(|place| *place != TYPED_AS_WORD)
+    }
+}
+
 /// The text of `--args`, or why it cannot be read.
 pub(crate) type ArgsText = Result<String, Failure>;
 
@@ -133,6 +144,16 @@ impl Context {
         })
     }
 
+    /// Refuses a configuration from stdin or a pipe, for a command whose words another process will get.
+    ///
+    /// # Errors
+    /// When there is such a configuration.
+    pub(crate) fn refuse_consumed_configuration(&self) -> Result<(), Failure> {
+        let Some(place) = self.command_line.consumed_configuration() else { return Ok(()) };
+        let message = format!("a daemon in the background cannot read the configuration from {place}");
+        Err(Failure::usage(message).hint("write it into a file, and give that to `--mcp-config`"))
+    }
+
     /// Makes this the context of a tenant: the members share the servers, and `quotas` counts what they use.
     pub(crate) fn for_tenant(mut self, quotas: TenantQuotas) -> Self {
         (self.host_parts.quotas, self.host_parts.is_shared) = (quotas, true);
@@ -191,4 +212,23 @@ fn mcp_root(folder: &Path) -> Result<Root, Failure> {
     }
     let uri = Url::from_directory_path(&real).map_err(|()| refused("it has no URL"))?;
     Ok(Root { uri: uri.to_string(), name: real.file_name().map(|name| name.to_string_lossy().into_owned()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_from_stdin_or_a_pipe_is_consumed_and_a_word_is_not() {
+        let consumed = |places: &[&str]| {
+            let config = |place: &&str| TypedConfig { place: (*place).to_owned(), text: String::new() };
+            let command_line =
+                CommandLine { inline_configs: places.iter().map(config).collect(), ..CommandLine::default() };
+            command_line.consumed_configuration().map(str::to_owned)
+        };
+        assert_eq!(consumed(&[]), None);
+        assert_eq!(consumed(&[TYPED_AS_WORD]), None);
+        assert_eq!(consumed(&[TYPED_AS_WORD, "/dev/fd/63"]).as_deref(), Some("/dev/fd/63"));
+        assert_eq!(consumed(&["stdin"]).as_deref(), Some("stdin"));
+    }
 }

@@ -48,7 +48,7 @@ pub(crate) async fn take_inline_configurations(
 /// Returns the configuration that `word` of `--mcp-config` is, or names as stdin.
 async fn read_inline(word: PathBuf, screen: &Screen) -> Result<TypedConfig, Failure> {
     let is_stdin = args::is_stdin(&word);
-    let place = if is_stdin { "stdin" } else { "--mcp-config" };
+    let place = if is_stdin { "stdin" } else { context::TYPED_AS_WORD };
     let word = if is_stdin { "-".to_owned() } else { word.to_string_lossy().into_owned() };
     let text = input::read("--mcp-config", word, screen).await?;
     if text.len() > MAX_BYTES {

@@ -161,6 +161,9 @@ struct LogLine<'a> {
 }
 
 pub(crate) async fn run(verb: DaemonVerb, words: &[OsString], context: &Context) -> Result<Exit, Failure> {
+    if matches!(verb, DaemonVerb::Start(_) | DaemonVerb::Restart(_) | DaemonVerb::Install(_)) {
+        context.refuse_consumed_configuration()?;
+    }
     match verb {
         DaemonVerb::Start(args) => {
             refuse_with_parent(&args)?;
