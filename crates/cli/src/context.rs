@@ -1,5 +1,5 @@
-//! The composition root: puts configuration, store, built-in server, asker and host together in a [`Context`], the
-//! context of one command.
+//! Puts together what one command works with, its [`Context`]: the configuration, the database, the built-in server, the
+//! terminal that asks the user, and the host, which connects to servers and runs the calls of their tools.
 
 mod hosts;
 mod lent;

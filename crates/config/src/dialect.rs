@@ -9,8 +9,8 @@
 //! | Codex | `[mcp_servers.name]` in TOML |
 //! | `toolrack.toml` | `[[defaults.mcp]]` with `name = …`, and `[[agents.mcp]]` below `[[agents]]` with `id = …` |
 //!
-//! JSON may have comments and trailing commas. An entry has the same meaning everywhere (see [`crate::entry`]), except
-//! for one field: in `.gemini/settings.json`, `url` is an address of SSE.
+//! JSON may have comments and trailing commas. An entry (the configuration of one server) has the same
+//! meaning everywhere (see [`crate::entry`]), except for one field: in `.gemini/settings.json`, `url` is an address of SSE.
 
 pub(crate) mod json;
 pub(crate) mod toml;

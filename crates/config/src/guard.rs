@@ -1,4 +1,5 @@
-//! Looks for secrets in the arguments of calls, with a gate: a check that decides whether a call runs.
+//! Keeps secrets of one server from being sent to another in the arguments of a call. A gate is a check that decides
+//! whether a call runs.
 
 use std::{fmt, sync::Arc};
 

@@ -1,9 +1,10 @@
-//! Replaces placeholders by values when the host connects to a server.
+//! Replaces placeholders such as `${TOKEN}` by values when the host connects to a server. An entry is the configuration
+//! of one server.
 //!
-//! `paths`, `working_folder`, `container` and `sign_in` do so for the paths of an entry (the configuration of one
-//! server), a child process, a container and the settings of a sign-in.
-//! `known_secrets` keeps the secrets that servers have received, and searches texts for them: for their usual encodings
-//! (`forms`), in several `views` of a text, which `unescaped` and `unwrapped` make.
+//! - `paths` resolves the paths of an entry, and `sign_in` the settings of its sign-in.
+//! - `working_folder` prepares the working folder of a child process, and `container` the environment of a container.
+//! - `known_secrets` remembers the secrets that servers have received, and finds them in texts. It searches for each
+//!   secret in its usual encodings (`forms`), and in several `views` of a text, which `unescaped` and `unwrapped` make.
 
 mod container;
 mod forms;

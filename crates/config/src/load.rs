@@ -1,4 +1,5 @@
-//! Merges the layers of configuration files into one [`Loaded`] configuration.
+//! Merges the layers of configuration files into one [`Loaded`] configuration. A layer is a group of files, such as the
+//! user's or the project's. An entry (the configuration of one server) replaces one of the same name in a weaker layer.
 
 mod agreed_content;
 mod layers;

@@ -1,4 +1,5 @@
-//! Lists the values that the placeholders of an entry (the configuration of one server) need, before any is filled in.
+//! Lists the stored secrets and the values of users that the placeholders of an entry (the configuration of one server)
+//! need, before any is filled in.
 
 use std::{collections::BTreeSet, path::Path};
 

@@ -2,7 +2,7 @@
 //!
 //! An entry in a repository is a proposal. An agreement is for one entry, identified by its project, its name and the
 //! hash of its content: when the content changes, the entry waits for the user again. Comments and the order of fields
-//! do not count. The project's files that the entry runs are part of its content.
+//! do not count. The project's files that the entry runs are part of its content. A ledger knows the agreements.
 
 mod files;
 

@@ -1,4 +1,4 @@
-//! Watches files for changes.
+//! Watches files for changes. A reader is the owner of one [`Watch`]: it is told when one of its files has changed.
 
 mod fingerprint;
 mod folders;

@@ -1,4 +1,5 @@
-//! Creates the hosts of this program.
+//! Creates the hosts of this program. A host connects to servers and runs the calls of their tools; its gate decides which
+//! calls may run, and its asker asks the user.
 
 use std::{fmt, sync::Arc};
 

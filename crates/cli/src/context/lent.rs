@@ -1,5 +1,5 @@
-//! The context of a command that a daemon runs for another process (the borrower), with the daemon's servers and the
-//! borrower's terminal.
+//! The context of a command that a daemon runs for another process, the borrower. The daemon lends its servers, and the
+//! borrower is the terminal. A command is lent nothing if the borrower by itself would start other servers.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Chooses and opens the database of a command or tenant.
+//! Chooses and opens the database of a command, or of a tenant (a group of members of a team that shares servers).
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Starts, connects and closes the host of a command.
+//! Starts, connects and closes the host of a command. A host connects to servers and runs the calls of their tools.
 
 use std::{sync::Arc, time::Duration};
 

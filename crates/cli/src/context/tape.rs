@@ -1,4 +1,5 @@
-//! Records the servers of a command (`record`), or plays them from a recording (`replay`).
+//! Records the messages of the servers of a command (`record`), or answers from such a recording in the place of servers
+//! (`replay`).
 
 use std::{
     fs::{self, File},

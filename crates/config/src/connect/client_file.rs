@@ -1,4 +1,4 @@
-//! Finds the files in which programs list their servers.
+//! Finds the files in which other programs, such as Claude Code, list their servers. Toolrack adds itself to such a file.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Writes the entry of Toolrack's gateway in the format of each program.
+//! Writes the entry (the configuration of one server) of Toolrack's gateway, in the format of each program. The gateway
+//! is one MCP server that offers the tools of all servers.
 //!
 //! [`import`](crate::import) names the documentation of the formats.
 

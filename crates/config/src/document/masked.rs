@@ -1,4 +1,4 @@
-//! Masks the values in a line that cannot be parsed, so that it can be shown in a message.
+//! Masks the values in a line that cannot be parsed, so that a message can show the line without showing a secret.
 
 /// Bare words that are shown, because they are grammar, not values.
 const GRAMMAR_WORDS: &[&str] = &["true", "false", "null"];

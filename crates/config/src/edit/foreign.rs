@@ -1,7 +1,7 @@
-//! Converts Toolrack's entries into the formats of other programs.
+//! Converts entries (each configures one server) from Toolrack's format into the formats of other programs.
 //!
-//! A program that finds an unknown field may refuse its whole file. So nothing is written if its format cannot express
-//! one of the fields: the error names that field.
+//! A program that finds an unknown field may refuse its whole file. So an entry with a field that the program's format
+//! cannot express is not written: the error names that field.
 
 use serde_json::{Map, Value as Json, json};
 

@@ -1,4 +1,5 @@
-//! Puts secrets back into an entry that was shown with `***` in their place.
+//! Puts secrets back into an entry (the configuration of one server) that an editor showed with `***` in their place.
+//! Refuses a `***` whose value is unknown.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,5 @@
-//! Edits JSON files.
+//! Edits the entries (each configures one server) of JSON files. [`EditableFile`](super::EditableFile) says what an edit
+//! can do, and `splice` changes the text.
 
 use serde_json::{Value as Json, json};
 

@@ -1,4 +1,4 @@
-//! Writes new JSON values in the layout of the rest of the file.
+//! Writes new JSON values as text, with the line ends and the indentation of the file into which they go.
 
 use serde_json::Value as Json;
 

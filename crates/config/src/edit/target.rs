@@ -1,4 +1,5 @@
-//! Chooses the file for an edit.
+//! Chooses the file in which an entry (the configuration of one server) is added, changed, or switched on or off. The
+//! files belong to layers ([`Scope`]), such as that of the user and that of the project.
 
 use std::path::{Path, PathBuf};
 

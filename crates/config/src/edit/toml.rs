@@ -1,4 +1,5 @@
-//! Edits TOML files: Toolrack's `[[defaults.mcp]]` and Codex's `[mcp_servers.name]`.
+//! Edits the entries (each configures one server) of TOML files: Toolrack's `[[defaults.mcp]]` and Codex's
+//! `[mcp_servers.name]`.
 //!
 //! toml_edit finds the positions; the text itself is spliced, because toml_edit changes line ends.
 

@@ -1,4 +1,5 @@
-//! Writes files, one process at a time, and so that a reader never sees half a file.
+//! Writes configuration files. Only one process of Toolrack writes at a time, and each file is replaced in one step, so
+//! that no reader sees half of it.
 
 use std::{
     fs::{self, DirBuilder, File},

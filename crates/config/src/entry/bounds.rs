@@ -1,5 +1,7 @@
-//! Reads limits of an entry: times, sizes and the number of attempts to reconnect. Also reads every field whose row
-//! says which field of the spec it sets.
+//! Reads the limits of an entry (the configuration of one server): times, sizes and the number of attempts to reconnect.
+//!
+//! [`crate::rows`] has a row of facts for each field. Some rows also say which setting of the [`ServerSpec`] the field
+//! sets, and those fields are all read here.
 
 use std::time::Duration;
 

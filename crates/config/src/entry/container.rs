@@ -1,4 +1,4 @@
-//! Reads the container that a child process runs in.
+//! Reads `container` of an entry: the container in which the server runs, and how an engine such as Podman starts it.
 
 use std::{ops::Range, path::Path};
 

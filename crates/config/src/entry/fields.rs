@@ -1,4 +1,5 @@
-//! Gives typed access to the fields of an entry. Its problems name the field and the place of the field.
+//! Gives typed access to the fields of an entry (the configuration of one server). A field of the wrong type is reported
+//! with its name and its place in the file.
 
 use std::{
     collections::{HashMap, HashSet},

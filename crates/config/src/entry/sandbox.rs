@@ -1,4 +1,4 @@
-//! Reads the sandbox of a child process.
+//! Reads `sandbox` of an entry: what the server, a child process, may read, change and connect to.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Reads the settings of an entry for signing in.
+//! Reads `oauth` of an entry: how Toolrack signs in to the server.
 
 use toolrack_host::spec::{Grant, IdentityProvider, OAuth, TextOrFile};
 

@@ -1,4 +1,4 @@
-//! Reads the filters for a server's tools.
+//! Reads which tools of a server are used: the lists of allowed and of denied names in its entry.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Reads the transport of a server.
+//! Reads the transport of a server from its entry: the program that Toolrack starts (`stdio`), or the address to which
+//! it sends requests (`http`, `sse`).
 
 use std::{collections::BTreeMap, ops::Range, path::PathBuf};
 

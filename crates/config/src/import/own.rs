@@ -1,4 +1,5 @@
-//! Recognizes Toolrack itself among the servers of other programs.
+//! Recognizes Toolrack itself among the servers of other programs. Its gateway is one MCP server that offers the tools of
+//! all servers.
 
 use std::path::Path;
 

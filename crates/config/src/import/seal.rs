@@ -1,4 +1,5 @@
-//! Seals new entries: moves the secrets out of them, so that they can be stored elsewhere.
+//! Seals new entries (each configures one server): moves their secrets out of them, so that the secrets can be stored
+//! elsewhere, and puts placeholders such as `${secret:NAME}` in their place.
 
 use std::{fmt, ops::Range};
 

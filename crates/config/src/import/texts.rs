@@ -1,4 +1,4 @@
-//! Translates placeholders of other programs into those of Toolrack.
+//! Translates placeholders of other programs, such as `${input:key}` or `{env:KEY}`, into those of Toolrack.
 
 use std::{fmt::Display, path::Path};
 

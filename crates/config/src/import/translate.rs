@@ -1,4 +1,5 @@
-//! Translates an entry of another program into an entry of Toolrack.
+//! Translates an entry (the configuration of one server) of another program into an entry of Toolrack. `tables` says what
+//! each field means, and `texts` translates placeholders.
 
 use std::{borrow::Cow, ops::Range};
 

@@ -1,5 +1,5 @@
-//! Builds the environment of a container: the variables of the engine's client, and the variables that the client
-//! passes to the child.
+//! Builds the environment of a container. The client of an engine, such as the program `podman`, starts the container and
+//! has variables of its own. It passes some of them to the server in the container.
 
 use toolrack_host::{
     ChildPlan, ContainerPlan, ResolveError,

@@ -1,4 +1,5 @@
-//! Remembers the secrets that servers have received, and searches texts for them.
+//! Remembers the secrets that servers have received, and searches texts for them. A form is a secret in one of the
+//! encodings that programs write.
 
 use std::{
     borrow::Cow,
@@ -259,9 +260,9 @@ impl KnownSecrets {
 
     /// Returns the forms that `text` begins with, the longest first.
     fn forms_at<'k>(&'k self, text: &str) -> impl Iterator<Item = (&'k str, &'k Form)> {
-        // Forms are sorted, and a form that `rest` begins with is not greater than `rest`: so try the greatest form up
-        // to `rest`. If `rest` does not begin with that form, every form that `rest` begins with is also at the
-        // beginning of the part that both have in common.
+        // `forms` is sorted, and each form that `rest` begins with sorts before `rest` or equals it. So look at the
+        // greatest form up to `rest`. If `rest` does not begin with it, the forms that are still possible are beginnings
+        // of the part that the two have in common: continue with that part.
         let mut rest = text;
         std::iter::from_fn(move || {
             while !rest.is_empty() {

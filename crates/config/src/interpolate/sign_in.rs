@@ -1,4 +1,5 @@
-//! Fills in the placeholders of an entry's sign-in settings, and reads the files that these settings name.
+//! Fills in the placeholders such as `${SECRET}` in the settings with which Toolrack signs in to a server (`oauth`), and
+//! reads the files that these settings name.
 
 use std::{fs::File, io::Read as _, path::Path};
 

@@ -1,4 +1,5 @@
-//! Makes the views of a text in which secrets are searched.
+//! Makes the views of a text in which secrets are searched. A view is the text in another form, such as without escapes,
+//! together with the place of each part in the unchanged text.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Sets the working folder of a child, and its `PATH`.
+//! Sets the working folder of a child, which is the process of a server, and its `PATH`.
 
 use std::{
     fs, io,

@@ -1,4 +1,4 @@
-//! Lists the configuration files, and says which parts of each are used.
+//! Lists the configuration files from the weakest layer to the strongest, and says which parts of each file are used.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Loads the configuration again while servers run.
+//! Loads the configuration again while servers run, and rejects one that was probably read while it was being written.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! Defines the request to load the configuration.
+//! Defines what [`load`](super::load()) is asked for: which files to read, and for which agent.
 
 use std::path::{Path, PathBuf};
 

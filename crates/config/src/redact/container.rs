@@ -1,4 +1,4 @@
-//! Shows the settings of a container.
+//! Writes the settings of a container as they are shown to a user.
 
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::spec::{Container, Mount, Pull};

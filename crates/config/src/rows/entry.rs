@@ -1,4 +1,5 @@
-//! The fields of an entry, in the order in which they are read.
+//! The rows of the fields of an entry (the configuration of one server), in the order in which they are read. A row has
+//! the static facts of one field.
 
 use serde_json::{Value as Json, json};
 use toolrack_host::{

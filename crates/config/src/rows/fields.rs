@@ -1,4 +1,5 @@
-//! Makes the rows of the fields that the host's crate defines, with their keys, documentation and places in the spec.
+//! Makes the rows of those fields that the crate of the host defines itself, with their keys, their documentation and the
+//! settings of [`ServerSpec`](toolrack_host::ServerSpec) that they set.
 //!
 //! These functions run at compile time, so they use loops in place of iterators.
 

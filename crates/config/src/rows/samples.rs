@@ -1,4 +1,4 @@
-//! For tests: a value of each field other than its default.
+//! For tests: a value for each field that is not its default.
 
 use serde_json::{Value as Json, json};
 

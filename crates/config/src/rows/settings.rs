@@ -1,4 +1,5 @@
-//! The settings of `toolrack.toml`. Unlike fields of an entry, their names have only one spelling.
+//! The rows of the settings of `toolrack.toml`. A row has the static facts of one setting. Unlike the names of fields of
+//! an entry, the names of settings have only one spelling.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! Reads `egress`: the rules for the destinations of requests.
+//! Reads `egress`: to which hosts and ports Toolrack may send requests.
 
 use toolrack_host::egress::{EgressRules, Profile, Proxy};
 

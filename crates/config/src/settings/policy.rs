@@ -1,4 +1,4 @@
-//! Reads `[policy]`: the calls that run, that need approval, and that never run.
+//! Reads `[policy]`: which calls of tools run, which need the user's approval, and which never run.
 
 use std::{ops::Range, path::Path};
 

@@ -1,4 +1,5 @@
-//! Keeps the folders that the system watches. Each is watched once for all readers of files below it.
+//! Keeps the folders that the system watches. A reader is the owner of one [`Watch`](super::Watch), and each folder is
+//! watched once for all readers of files in it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
