@@ -167,9 +167,8 @@ fn snippet(line: &Line, from: usize, marked: usize) -> Snippet {
     Snippet { start: before.width(), width: mark.width().max(1), text: format!("{before}{mark}{after}{more}") }
 }
 
-/// Returns whether `path` gives its content only once: a pipe, such as that of `<(command)`, or a device. On some
-/// systems, also a regular file does so when it is opened by the number of a file descriptor, because all who open it
-/// that way share one position.
+/// Returns whether `path` gives its content only once: a pipe, such as that of `<(command)`, or a device. In `/dev/fd`,
+/// macOS has the open files of this process with one position each, so that also a regular file there is read once.
 fn is_stream(path: &Path) -> std::io::Result<bool> {
     let metadata = std::fs::metadata(path)?;
     Ok(!metadata.is_dir() && (!metadata.is_file() || path.starts_with("/dev/fd")))

@@ -1,9 +1,9 @@
 //! Reads one entry of a file, which is the configuration of one server. The result is a [`ServerSpec`], or all problems
 //! of the entry.
 //!
-//! Entries are the same in all dialects. Names of fields are compared without regard to `camelCase`, `kebab-case` and
-//! `snake_case`, and the names that other programs use for the same thing are accepted, so that a shared file can be
-//! read as it is. Unknown fields are warnings and are kept when the file is edited; a field of the other transport is
+//! Entries are the same in all dialects. The name of a field may be in `camelCase`, `kebab-case` or `snake_case`. It may
+//! also be the name that another program has for the same thing: a file that programs share can be read as it is. Unknown
+//! fields are warnings and are kept when the file is edited; a field of the other transport is
 //! an error, because it shows that the entry does not do what its author thinks.
 
 mod bounds;

@@ -45,7 +45,7 @@ pub struct Settings {
     pub pins: PinMode,
     /// The model that answers (`[model]`), overlaid with the settings of the chosen agent (`[agents.model]`).
     pub model: ModelChoice,
-    /// The calls that run, that need approval, and that never run (`[policy]`, of every `toolrack.toml` that counts).
+    /// The rules about calls: which run, which need approval, and which never run (`[policy]` of all layers).
     pub policy: Policy,
     /// The selections of tools with an endpoint of their own (`[[profiles]]`).
     pub profiles: ToolProfiles,

@@ -38,8 +38,9 @@ enum Context {
 /// Returns the text of a JSON or TOML file with all secrets hidden and the same lines; in a file that cannot be parsed,
 /// with all values hidden.
 ///
-/// Secrets are the values of `env` and headers except for placeholders, the values of fields and options whose name
-/// says that they are secrets, passwords in URLs and tokens of well-known services, also in comments.
+/// Secrets are the values of `env` and of headers, without their placeholders, and the values of fields and options with
+/// the name of a secret. So are passwords in URLs and tokens of well-known services. All of these are also hidden in
+/// comments.
 pub(crate) fn redact_file(document: &Document) -> String {
     let text = &document.text;
     let Ok(root) = dialect::parse(document) else {

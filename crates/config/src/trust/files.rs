@@ -1,8 +1,8 @@
 //! Finds the files that an entry runs, if they are in the folder of the project.
 //!
 //! A user who agrees to `python srv.py` agrees to the current content of that file. The agreement does not cover what
-//! the file loads in turn, the content of a folder that the entry names, files outside of the project, or a file whose
-//! path begins with `~` or a placeholder. Between this check and the start of the program, another program can still
+//! the file loads in turn, or the content of a folder that the entry names. Nor does it cover files outside of the
+//! project, and files whose path begins with `~` or a placeholder. Between this check and the start of the program, another program can still
 //! replace the file.
 
 use std::{
