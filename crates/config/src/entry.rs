@@ -3,8 +3,8 @@
 //!
 //! Entries are the same in all dialects. The name of a field may be in `camelCase`, `kebab-case` or `snake_case`. It may
 //! also be the name that another program has for the same thing: a file that programs share can be read as it is. Unknown
-//! fields are warnings and are kept when the file is edited; a field of the other transport is
-//! an error, because it shows that the entry does not do what its author thinks.
+//! fields are warnings and are kept when the file is edited. A field of the other transport is an error, because it
+//! shows that the entry does not do what its author thinks.
 
 mod bounds;
 mod container;
