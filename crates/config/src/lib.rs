@@ -83,7 +83,7 @@ pub use entry::is_account_name;
 pub use environment::Environment;
 pub use guard::SecretGate;
 pub use interpolate::{Interpolate, Secrets, UnsetPolicy, is_stored_secret_name};
-pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, ShadowedEntry, TypedConfig, load, reload};
+pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, ShadowedEntry, TypedConfig, check, load, reload};
 pub use model::{CheckName, ModelChoice, PriceChoice, RequestBounds};
 pub use needs::{secrets_in, share_of, user_values_in};
 pub use own_server::{BadOwnServer, OwnServer};

@@ -7,7 +7,7 @@ use std::{
 
 use toolrack_config::{
     Entry, Loaded, Problem, Request, TypedConfig,
-    trust::{Candidate, Ledger, NoLedger},
+    trust::{Candidate, Ledger},
 };
 use toolrack_daemon::approval_of;
 use toolrack_host::{Caller, Way};
@@ -107,10 +107,9 @@ impl Context {
         loaded
     }
 
-    /// Reads `files` and no other configuration.
+    /// Reads `files` and no other configuration, to check them.
     pub(crate) async fn read_files(&self, files: &[PathBuf]) -> Loaded {
         let mut request = Request::new(self.places.clone(), &self.folder);
-        request.strict = true;
         request.check_model = Some(models::check_name);
         let mut unreadable = Vec::new();
         for file in files {
@@ -121,7 +120,7 @@ impl Context {
                 Err(problem) => unreadable.push(*problem),
             }
         }
-        let mut loaded = load_on_thread(request, NoLedger).await;
+        let mut loaded = on_thread(move || toolrack_config::check(&request)).await;
         loaded.problems.extend(unreadable);
         loaded
     }

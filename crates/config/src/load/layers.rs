@@ -11,7 +11,7 @@ use crate::{document::Document, places::project_folders, problem::Problem, setti
 const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
 
 /// The file of a project with rules about calls.
-const PROJECT_POLICY: &str = ".toolrack/toolrack.toml";
+pub(super) const PROJECT_POLICY: &str = ".toolrack/toolrack.toml";
 
 /// A file of a layer.
 #[derive(Clone, Debug)]

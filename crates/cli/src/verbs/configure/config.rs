@@ -130,8 +130,11 @@ async fn show(context: &Context) -> Result<Exit, Failure> {
 async fn validate(files: Vec<PathBuf>, is_strict: bool, context: &Context) -> Result<Exit, Failure> {
     let loaded = if files.is_empty() { context.read().await } else { context.read_files(&files).await };
     let mut problems = loaded.problems.clone();
-    // These are warnings about rules of `[policy]` that name no configured server.
-    problems.extend(loaded.idle_rules());
+    if files.is_empty() {
+        // These are warnings about rules of `[policy]` that name no configured server. The servers of single files are
+        // not all servers.
+        problems.extend(loaded.idle_rules());
+    }
     let (errors, warnings): (Vec<&Problem>, Vec<_>) =
         problems.iter().partition(|problem| problem.severity == Severity::Error);
     let valid = errors.is_empty() && (!is_strict || warnings.is_empty());

@@ -1,0 +1,62 @@
+//! Checks files without using them.
+
+use super::{
+    Loaded, Request, Scope,
+    layers::{Layer, PROJECT_POLICY, UsedParts, layers},
+    load_layers,
+};
+use crate::{places::project_root, trust::NoLedger};
+
+/// Reads the files that `request` names ([`Request::mcp_config`], [`Request::typed`]) and no others, to find out what is
+/// wrong with them. A file called `toolrack.toml` is read with all of its settings, and that of a project
+/// (`.toolrack/toolrack.toml`) as a project's: it has only `[policy]`.
+#[must_use]
+pub fn check(request: &Request) -> Loaded {
+    let project = project_root(&request.cwd);
+    let named = layers(request, &project).into_iter().filter(|layer| layer.scope == Scope::CommandLine);
+    let named = named.map(|layer| {
+        if layer.path.ends_with(PROJECT_POLICY) {
+            Layer { scope: Scope::Project, used_parts: UsedParts::Policy, ..layer }
+        } else if layer.path.file_name().is_some_and(|name| name == "toolrack.toml") {
+            Layer { used_parts: UsedParts::All, ..layer }
+        } else {
+            layer
+        }
+    });
+    let named = named.collect();
+    load_layers(request, named, project, &NoLedger)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::PathBuf};
+
+    use super::*;
+    use crate::Places;
+
+    #[test]
+    fn named_files_are_checked_with_their_settings_and_no_other_file_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let write = |path: &str, text: &str| {
+            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            fs::write(root.join(path), text).unwrap();
+        };
+        write("home/toolrack.toml", "unset = \"canary\"\n");
+        write("good.json", r#"{ "mcpServers": { "a": { "command": "x" } } }"#);
+        write("new/toolrack.toml", "[[defaults.mcp]]\nname = \"a\"\ncommand = \"x\"\n[policy]\ndenny = \"a/*\"\n");
+        write(".toolrack/toolrack.toml", "pins = \"off\"\n[policy]\nallow = \"a/*\"\n");
+        let fields = |files: &[&str]| -> Vec<String> {
+            let mcp_config: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+            let request = Request { mcp_config, ..Request::new(Places::under(root.join("home")), &root) };
+            check(&request).problems.into_iter().filter_map(|problem| problem.field).collect()
+        };
+        assert_eq!(fields(&["good.json"]), [""; 0], "other files are not read");
+        assert_eq!(fields(&["good.json", "new/toolrack.toml"]), ["policy.denny"]);
+        assert_eq!(fields(&[".toolrack/toolrack.toml"]), ["pins", "policy.allow"], "a project can only forbid");
+        assert!(
+            !check(&Request { mcp_config: vec!["none.json".into()], ..Request::new(Places::under(&root), &root) })
+                .is_complete
+        );
+    }
+}
