@@ -6,13 +6,12 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::{Method, Response};
 
 use crate::{
     link::{
         error::LinkError,
-        http::{Endpoint, helper::HelperHeaders, sensitive, text_header},
-        message::OutgoingRequest,
+        http::{Endpoint, Outgoing, helper::HelperHeaders, sensitive, text_header},
     },
     resolve::{Challenge, Destination, NotAuthorized, Signature},
     text::quote,
@@ -71,20 +70,15 @@ impl Endpoint {
         Ok(AuthorizedBy::Authorizer { token: Some(authorization), is_proved })
     }
 
-    /// Sends the request that `finish` completes. If the server refuses it, sends it again: once with another token or
-    /// with new headers of the helper, once with a nonce that the server requires in the proof, and up to three times
-    /// with a token that has more scopes.
-    pub(super) async fn send(
-        &self,
-        method: Method,
-        outgoing: Option<&OutgoingRequest>,
-        finish: impl Fn(RequestBuilder) -> RequestBuilder,
-    ) -> Result<Response, LinkError> {
+    /// Sends a request. If the server refuses it, sends it again: once with another token or with new headers of the
+    /// helper, once with a nonce that the server requires in the proof, and up to three times with a token that has
+    /// more scopes.
+    pub(super) async fn send(&self, outgoing: &Outgoing<'_>) -> Result<Response, LinkError> {
         // How often the request may still be sent again, for each reason.
         let (mut renewals_left, mut nonces_left, mut step_ups_left) = (1, 1, MAX_STEP_UPS);
         loop {
-            let (request, authorized_by) = self.build_request(method.clone(), outgoing).await?;
-            let response = finish(request).send().await.map_err(|error| self.link_error(error))?;
+            let (request, authorized_by) = self.build_request(outgoing).await?;
+            let response = request.send().await.map_err(|error| self.link_error(error))?;
             if let (AuthorizedBy::Authorizer { is_proved: true, .. }, Some(authorizer)) =
                 (&authorized_by, &self.authorizer)
                 && let Some(nonce) = response.headers().get(NONCE)
