@@ -47,6 +47,18 @@ fn usable_credentials_are_known_and_not_due_for_renewal() {
 }
 
 #[test]
+fn refused_credentials_are_remembered_and_not_used() {
+    let slot = slot();
+    slot.set_refused(Some(credentials(Some(3_600), true)));
+    assert!(slot.cached().is_none() && slot.usable().unwrap().is_none());
+    assert_eq!(slot.last_stored().unwrap().access(), Some("a"));
+    slot.set_refused(Some(credentials(None, false)));
+    assert!(slot.last_stored().is_none(), "a registered client without tokens has no token that could be refused");
+    slot.set_cached(Some(credentials(Some(3_600), true)));
+    assert!(slot.last_stored().is_some() && slot.cached().is_some());
+}
+
+#[test]
 fn a_repeated_failure_is_reported_once() {
     let slot = slot();
     let went = |failing| slot.record_renewal(failing);
