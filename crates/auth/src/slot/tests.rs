@@ -21,7 +21,13 @@ fn credentials(expires_in: Option<u64>, refresh: bool) -> Arc<Credentials> {
     Arc::new(Credentials {
         issuer: "https://as".into(),
         resource: "https://h/mcp".into(),
-        client: Client { id: "me".into(), secret: None, redirect_uri: String::new(), registered: false },
+        client: Client {
+            id: "me".into(),
+            secret: None,
+            redirect_uri: String::new(),
+            registered: false,
+            in_doubt: false,
+        },
         tokens,
         requested: Vec::new(),
         key: None,

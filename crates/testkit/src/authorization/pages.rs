@@ -179,7 +179,9 @@ async fn authorize(State(server): State<Server>, request: Request) -> Response {
     let parameters: Parameters = pairs(request.uri().query().unwrap_or_default().as_bytes()).collect();
     let parameter = |name: &str| parameters.get(name).cloned().unwrap_or_default();
     let error_page = |why: &str| (StatusCode::BAD_REQUEST, why.to_owned()).into_response();
-    if !server.state.lock().grants.has_client(&parameter("client_id")) {
+    let is_known = server.state.lock().grants.has_client(&parameter("client_id"));
+    let redirect_of_unknown = fault!(server, AuthorizationFault::RedirectsUnknownClients(error) => *error);
+    if !is_known && redirect_of_unknown.is_none() {
         return error_page("no such client");
     }
     let Ok(mut redirect_uri) = Url::parse(&parameter("redirect_uri")) else {
@@ -197,7 +199,8 @@ async fn authorize(State(server): State<Server>, request: Request) -> Response {
     if let Some(location) = fault!(server, AuthorizationFault::SentTo(location) => location.clone()) {
         return (StatusCode::FOUND, [(header::LOCATION, location)]).into_response();
     }
-    let refusal = fault!(server, AuthorizationFault::Refuses(error) => *error);
+    let refusal = fault!(server, AuthorizationFault::Refuses(error) => *error)
+        .or(redirect_of_unknown.flatten().filter(|_| !is_known));
     let iss = fault!(server, AuthorizationFault::Iss(iss) => iss.clone());
     let state = fault!(server, AuthorizationFault::State(state) => (*state).to_owned());
     {
