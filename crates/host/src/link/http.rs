@@ -523,11 +523,10 @@ impl Endpoint {
         }
         let had_session = self.session_headers.load().session.is_some();
         match status.as_u16() {
-            status @ (401 | 403) => Err(LinkError::NeedsAuth {
-                status,
-                challenge: text_header(&response, &header::WWW_AUTHENTICATE),
-                how: None,
-            }),
+            401 | 403 => {
+                let refused = None;
+                Err(authorize::needs_auth_error(&response, refused))
+            }
             404 if had_session => Err(LinkError::SessionNotFound { not_executed: true }),
             429 => Err(LinkError::RateLimited {
                 retry_after: text_header(&response, &header::RETRY_AFTER)
