@@ -222,6 +222,15 @@ async fn signing_out_of_a_server_that_cannot_revoke_deletes_the_tokens_and_says_
 }
 
 #[tokio::test]
+async fn an_access_token_is_revoked_even_if_the_server_revokes_no_refresh_tokens() {
+    let stage = Stage::of(FakeAuthorization::start([AuthorizationFault::RevokesNoRefreshTokens]));
+    stage.login().await.unwrap();
+    let signed_out = stage.sign_in.logout(stage.destination()).await.unwrap();
+    assert!(matches!(signed_out, SignedOut::NotRevoked(_)), "{signed_out:?}");
+    assert_eq!(stage.server.counts().revocations, 1, "the access token");
+}
+
+#[tokio::test]
 async fn signing_out_deletes_the_tokens_even_if_a_placeholder_has_no_value() {
     let mut stage = Stage::of(FakeAuthorization::start([]));
     stage.login().await.unwrap();

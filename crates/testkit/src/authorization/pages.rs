@@ -372,6 +372,10 @@ async fn revoke(State(server): State<Server>, headers: HeaderMap, body: Bytes) -
     if !server.state.lock().grants.is_authenticated(&client, secret.as_deref()) {
         return refuse(&server, 401, "invalid_client", "no such client, or another secret");
     }
+    let is_refresh_token = form.get("token_type_hint").is_some_and(|hint| hint == "refresh_token");
+    if is_refresh_token && fault!(server, AuthorizationFault::RevokesNoRefreshTokens => ()).is_some() {
+        return refuse(&server, 400, "unsupported_token_type", "not refresh tokens");
+    }
     let mut state = server.state.lock();
     if state.grants.revoke(form.get("token").map(String::as_str).unwrap_or_default()) {
         state.counts.revocations += 1;
