@@ -194,8 +194,11 @@ impl Inner {
         context.permit = context.slot.permit().await;
         let AuthContext { oauth, slot, server, .. } = &context;
         let mut stored = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
+        // A bearer token stays a bearer token when it is renewed, so bound tokens need a new sign-in.
+        let needs_new_sign_in = challenge::requires_bound_tokens(&challenge.www_authenticate)
+            && stored.as_ref().is_none_or(|stored| stored.key.is_none());
         let sent = challenge.sent.as_ref();
-        if let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some())
+        if let Some(stored) = stored.as_ref().filter(|stored| stored.tokens.is_some() && !needs_new_sign_in)
             && stored.authorization_header().as_ref() != sent
         {
             // Since the request was sent, the user has signed in or another process has renewed the tokens.
@@ -203,10 +206,7 @@ impl Inner {
             return Ok(());
         }
         let primary = challenge::primary_header(&challenge.www_authenticate);
-        let is_bound = oauth.dpop || stored.as_ref().is_some_and(|stored| stored.key.is_some());
-        // A bearer token stays a bearer token when it is renewed, so bound tokens need a new sign-in.
-        let needs_new_sign_in = !is_bound && challenge::requires_bound_tokens(&challenge.www_authenticate);
-        if needs_new_sign_in {
+        if needs_new_sign_in && !oauth.dpop {
             self.check_issues_bound_tokens(server, primary).await?;
         }
         let scopes = scopes_to_request(challenge, to.url, stored.as_deref(), &oauth.scopes)?;
@@ -227,7 +227,11 @@ impl Inner {
             }
         }
         // After a 403, other requests continue to use the token, which only lacks scopes.
-        slot.set_cached(if challenge.status == 403 { stored.clone() } else { None });
+        if challenge.status == 403 {
+            slot.set_cached(stored.clone());
+        } else {
+            slot.set_refused(stored.clone());
+        }
         let Some(browser) = &self.browser else {
             return Err(NoNewToken::SignIn(if challenge.status == 403 { scopes } else { Vec::new() }));
         };
@@ -359,7 +363,8 @@ impl Authorizer for SignIn {
         Box::pin(async move {
             loop {
                 let slot = self.0.slot(&to);
-                let previous = slot.cached();
+                // A refused token that is still stored is no sign-in.
+                let previous = slot.last_stored();
                 sleep(POLL_INTERVAL).await;
                 if let Ok(Some(stored)) = self.0.load(&slot.key).await
                     && stored.tokens.is_some()

@@ -41,6 +41,10 @@ pub(crate) struct Client {
     pub(crate) redirect_uri: String,
     /// Whether this is a dynamic registration, which is valid only for `redirect_uri`.
     pub(crate) registered: bool,
+    /// Whether a sign-in has begun with this registration again, and has not succeeded so far: the authorization server
+    /// may have forgotten the client, which it shows only to the user. The next sign-in then registers a new client.
+    #[serde(default)]
+    pub(crate) in_doubt: bool,
 }
 
 #[derive(Clone, Serialize, Deserialize)]

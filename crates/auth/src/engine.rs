@@ -18,7 +18,7 @@ use crate::{
     dpop::ProofKey,
     error::{AuthError, quote, quote_without},
     guarded_http::{GuardedHttp, HttpError},
-    token_request::{ClientAssertion, RequestSigner},
+    token_request::{ClientAssertion, RequestSigner, is_client_refusal},
 };
 
 /// The timeout of one operation, with all its requests.
@@ -49,6 +49,8 @@ pub(crate) struct AuthorizationRequest {
     resource: String,
     /// The key to which the tokens will be bound; `None` for bearer tokens.
     key: Option<ProofKey>,
+    /// Whether an earlier sign-in registered the client. The authorization server may have forgotten it since.
+    pub(crate) reuses_client: bool,
     pub(crate) authorization_url: Url,
 }
 
@@ -164,6 +166,8 @@ impl AuthorizationServer {
         self.checked_endpoint("authorization endpoint", &self.metadata.authorization_endpoint)?;
         let scopes = self.scopes(scopes).await;
         let client = self.client(oauth, &scopes, redirect_uri, earlier_credentials).await?;
+        let reuses_client =
+            client.registered && earlier_credentials.is_some_and(|earlier| earlier.client.id == client.id);
         let mut config = OAuthClientConfig::new(&client.id, redirect_uri).with_scopes(scopes.clone());
         let secret = if client.registered { client.secret.as_ref() } else { oauth.client_secret.as_ref() };
         if let Some(secret) = secret {
@@ -179,7 +183,16 @@ impl AuthorizationServer {
         }
         let resource = url.query_pairs().find(|(name, _)| name == "resource").map(|(_, value)| value.into_owned());
         let resource = resource.unwrap_or_else(|| self.server.to_string());
-        Ok(AuthorizationRequest { authorization_server: self, client, scopes, resource, key, authorization_url: url })
+        let (authorization_server, authorization_url) = (self, url);
+        Ok(AuthorizationRequest {
+            authorization_server,
+            client,
+            scopes,
+            resource,
+            key,
+            reuses_client,
+            authorization_url,
+        })
     }
 
     /// Returns the scopes to request, in MCP's order of preference: `configured`, else those of the challenge, else
@@ -194,7 +207,8 @@ impl AuthorizationServer {
     }
 
     /// Returns the client to sign in with: the configured client, else the client of a metadata document if the server
-    /// reads such documents, else the client that an earlier sign-in registered, else a newly registered client.
+    /// reads such documents, else the client that an earlier sign-in registered, unless it is in doubt, else a newly
+    /// registered client.
     async fn client(
         &mut self,
         oauth: &OAuth,
@@ -207,6 +221,7 @@ impl AuthorizationServer {
             secret: None,
             redirect_uri: redirect_uri.to_owned(),
             registered: false,
+            in_doubt: false,
         };
         if let Some(id) = &oauth.client_id {
             return Ok(unregistered(id));
@@ -225,6 +240,7 @@ impl AuthorizationServer {
         let can_be_used_again = |earlier_credentials: &&Credentials| {
             earlier_credentials.issuer == self.issuer
                 && earlier_credentials.client.registered
+                && !earlier_credentials.client.in_doubt
                 && earlier_credentials.client.redirect_uri == redirect_uri
         };
         if let Some(earlier_credentials) = earlier_credentials.filter(can_be_used_again) {
@@ -250,19 +266,30 @@ impl AuthorizationServer {
             secret: registered.client_secret,
             redirect_uri: redirect_uri.to_owned(),
             registered: true,
+            in_doubt: false,
         })
     }
 }
 
 impl AuthorizationRequest {
+    /// Returns the id of the client that signs in.
+    pub(crate) fn client_id(&self) -> &str {
+        &self.client.id
+    }
+
     /// Exchanges the code in `redirect`, the URL to which the browser was redirected, for tokens. `secret` is that of
-    /// the configured client, which errors must not repeat.
+    /// the configured client, which errors must not repeat. Returns [`AuthError::NoClient`] if the authorization server
+    /// refuses a registered client.
     pub(crate) async fn exchange(self, redirect: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
         let answer = AuthorizationResponse::from_redirect(redirect)?;
         self.check_issuer(&answer)?;
         if let Some(error) = answer.error {
             let description = quote(&answer.description.unwrap_or_default());
-            return Err(AuthError::Refused { error: quote(&error), description });
+            let refused = AuthError::Refused { error: quote(&error), description };
+            if self.client.registered && is_client_refusal(&error) {
+                return Err(AuthError::NoClient { why: refused.to_string() });
+            }
+            return Err(refused);
         }
         let code = answer.code.ok_or_else(|| bad_redirect("it has no code"))?;
         let state = answer.state.unwrap_or_default();
@@ -271,9 +298,13 @@ impl AuthorizationRequest {
         let registered_secret = self.client.secret.as_deref().unwrap_or_default();
         // A missing secret is an empty text, which `quote_without` ignores.
         let secrets = [code.as_str(), state.as_str(), registered_secret, secret.unwrap_or_default()];
-        let response = exchanged
-            .await
-            .map_err(|error| token_error(&error, &secrets, server.http.no_response_reason().as_deref()))?;
+        let response = exchanged.await.map_err(|error| {
+            let no_response_reason = server.http.no_response_reason();
+            if self.client.registered && server.http.refuses_client() {
+                return AuthError::NoClient { why: message(&error, &secrets, no_response_reason.as_deref()) };
+            }
+            token_error(&error, &secrets, no_response_reason.as_deref())
+        })?;
         Ok(Credentials {
             issuer: self.authorization_server.issuer,
             resource: self.resource,

@@ -161,7 +161,7 @@ impl AuthorizationServer {
         Ok(Credentials {
             issuer: self.issuer.clone(),
             resource: self.server().to_string(),
-            client: Client { id, secret: None, redirect_uri: String::new(), registered: false },
+            client: Client { id, secret: None, redirect_uri: String::new(), registered: false, in_doubt: false },
             tokens: Some(tokens),
             requested: scopes,
             key,

@@ -13,6 +13,7 @@ use crate::{
     revoke::revoke,
     sign_in::{AuthContext, Inner, SignIn},
     slot::Slot,
+    store::{TokenLease, TokenStoreError},
 };
 
 /// A successful sign-in. Untrusted: the server chooses the issuer and the scopes.
@@ -126,6 +127,7 @@ impl SignIn {
 }
 
 /// The inputs of a sign-in.
+#[derive(Clone, Copy)]
 pub(crate) struct SignInRequest<'a> {
     /// The scopes to request. If there are none, those that the server names are requested.
     pub(crate) scopes: &'a [String],
@@ -136,24 +138,37 @@ pub(crate) struct SignInRequest<'a> {
 }
 
 impl Inner {
-    /// Shows the page on which the user signs in, and stores the tokens.
+    /// Shows the page on which the user signs in, and stores the tokens. If the authorization server no longer knows
+    /// the client that an earlier sign-in registered, registers a new one (RFC 7591) and shows another page.
     pub(crate) async fn sign_in_with_browser(
         self: &Arc<Self>,
         name: &ServerName,
         context: &AuthContext,
-        inputs: SignInRequest<'_>,
+        mut inputs: SignInRequest<'_>,
         browser: &dyn Browser,
     ) -> Result<SignedIn, AuthError> {
-        let visited = self.visit_page(context, inputs, browser).await;
-        let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
-        let signed = self.run_to_completion(async move {
-            let signed = match visited {
-                Ok((request, redirect)) => inner.exchange_code(&context, request, &redirect).await,
-                Err(error) => Err(error),
-            };
-            inner.record_outcome(&name, signed)
-        });
-        signed.await
+        loop {
+            let visited = self.visit_page(context, inputs, browser).await;
+            let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
+            // `None` if the authorization server has forgotten the client.
+            let signed = self.run_to_completion(async move {
+                let (reuses_client, signed) = match visited {
+                    Ok((request, redirect)) => {
+                        (request.reuses_client, inner.exchange_code(&context, request, &redirect).await)
+                    }
+                    Err(error) => (false, Err(error)),
+                };
+                if reuses_client && matches!(signed, Err(AuthError::NoClient { .. })) {
+                    return Ok(None);
+                }
+                inner.record_outcome(&name, signed).map(Some)
+            });
+            if let Some(signed) = signed.await? {
+                return Ok(signed);
+            }
+            // Without them, no client is used again: the loop ends with the next page.
+            inputs.earlier_credentials = None;
+        }
     }
 
     /// Signs in with a grant that needs no user, and stores the tokens.
@@ -201,12 +216,12 @@ impl Inner {
 
     /// Shows the page to the user. Returns the state of the sign-in, and the URL to which the browser was redirected.
     async fn visit_page(
-        &self,
+        self: &Arc<Self>,
         context: &AuthContext,
         inputs: SignInRequest<'_>,
         browser: &dyn Browser,
     ) -> Result<(AuthorizationRequest, Url), AuthError> {
-        let AuthContext { oauth, server, .. } = context;
+        let AuthContext { oauth, server, slot, .. } = context;
         let http = self.http_maker.http_for(server)?;
         let redirect_uri = browser.redirect_uri();
         let request = async {
@@ -217,8 +232,38 @@ impl Inner {
         };
         let request = with_operation_timeout(request).await?;
         check_page(&request.authorization_url)?;
+        if request.reuses_client {
+            self.doubt_client(slot, request.client_id()).await?;
+        }
         let redirect = browser.visit(&request.authorization_url).await?;
         Ok((request, redirect))
+    }
+
+    /// Stores that the registered client is in doubt until a sign-in with it has succeeded. Most authorization servers
+    /// do not redirect a client that they have forgotten, but show an error to the user (RFC 6749, 4.1.2.1). The user
+    /// then gives up, and each later sign-in would fail in the same way.
+    async fn doubt_client(self: &Arc<Self>, slot: &Arc<Slot>, client_id: &str) -> Result<(), AuthError> {
+        let (inner, slot, client_id) = (Arc::clone(self), Arc::clone(slot), client_id.to_owned());
+        let stored = self.run_to_completion(async move {
+            let lease = inner.lease(&slot.key).await?;
+            let stored = inner.store_doubt(&slot, lease.as_ref(), &client_id).await;
+            lease.release().await;
+            Ok(stored?)
+        });
+        stored.await
+    }
+
+    /// Does the work of [`Self::doubt_client`] under the lease. Leaves the slot as it is, because its tokens stay
+    /// valid.
+    async fn store_doubt(&self, slot: &Slot, lease: &dyn TokenLease, client_id: &str) -> Result<(), TokenStoreError> {
+        match self.load(&slot.key).await? {
+            Some(mut stored) if stored.client.id == client_id => {
+                stored.client.in_doubt = true;
+                lease.save(stored.to_bytes()).await
+            }
+            // Another process has signed in or out meanwhile.
+            _ => Ok(()),
+        }
     }
 
     /// Exchanges the code of the redirect for tokens, and stores them.

@@ -40,6 +40,7 @@ pub(crate) async fn revoke(
     let assertion = ClientAssertion::of(oauth, &credentials.issuer, &credentials.metadata)?;
     let hinted_tokens =
         [tokens.refresh.as_deref().map(|token| (token, "refresh_token")), Some((&tokens.access, "access_token"))];
+    let mut first_failure = None;
     for (token, kind) in hinted_tokens.into_iter().flatten() {
         let failure = |why: String| AuthError::Unavailable { why: format!("the tokens could not be revoked: {why}") };
         // The block drops the form before the first `.await`, because the form is not `Send`.
@@ -64,12 +65,14 @@ pub(crate) async fn revoke(
             }
             request.body(form.finish().into_bytes()).map_err(|error| failure(error.to_string()))?
         };
-        let answer = http.send(request).await.map_err(|error| failure(error.to_string()))?;
-        if !answer.status().is_success() {
-            return Err(failure(format!("the server answered HTTP {}", answer.status().as_u16())));
+        let status = http.send(request).await.map_err(|error| failure(error.to_string()))?.status();
+        if !status.is_success() {
+            // A server that does not revoke this token may still revoke the other (RFC 7009, 2.2.1).
+            let refused = failure(format!("the server answered HTTP {}", status.as_u16()));
+            first_failure.get_or_insert(refused);
         }
     }
-    Ok(true)
+    first_failure.map_or(Ok(true), Err)
 }
 
 /// Returns the `Authorization` header for HTTP Basic in OAuth's variant, which form-encodes both parts first (RFC 6749,

@@ -29,6 +29,10 @@ enum CachedCredentials {
     Unknown,
     /// There are no credentials with tokens.
     Absent,
+    /// The store has these credentials, but the server refused their token and it cannot be renewed: requests go out
+    /// without it until the user has signed in again.
+    Refused(Arc<Credentials>),
+    /// Requests use these credentials.
     Present(Arc<Credentials>),
 }
 
@@ -45,14 +49,34 @@ impl Slot {
     /// Records which credentials the store has, so that requests need not read it. Credentials without tokens, such as
     /// a registered client alone, count as none.
     pub(crate) fn set_cached(&self, credentials: Option<Arc<Credentials>>) {
-        let usable = credentials.filter(|credentials| credentials.tokens.is_some());
-        self.cached.store(Arc::new(usable.map_or(CachedCredentials::Absent, CachedCredentials::Present)));
+        self.store_cached(credentials, CachedCredentials::Present);
     }
 
-    /// Returns the cached credentials, even expired ones.
+    /// Records that the server refused the credentials that the store has. Requests no longer use them.
+    pub(crate) fn set_refused(&self, credentials: Option<Arc<Credentials>>) {
+        self.store_cached(credentials, CachedCredentials::Refused);
+    }
+
+    fn store_cached(&self, credentials: Option<Arc<Credentials>>, wrap: fn(Arc<Credentials>) -> CachedCredentials) {
+        let with_tokens = credentials.filter(|credentials| credentials.tokens.is_some());
+        self.cached.store(Arc::new(with_tokens.map_or(CachedCredentials::Absent, wrap)));
+    }
+
+    /// Returns the cached credentials that requests use, even expired ones.
     pub(crate) fn cached(&self) -> Option<Arc<Credentials>> {
         match &**self.cached.load() {
             CachedCredentials::Present(credentials) => Some(Arc::clone(credentials)),
+            CachedCredentials::Unknown | CachedCredentials::Absent | CachedCredentials::Refused(_) => None,
+        }
+    }
+
+    /// Returns the cached credentials, even those that the server refused. Only a store with another access token has
+    /// seen a new sign-in or a renewal.
+    pub(crate) fn last_stored(&self) -> Option<Arc<Credentials>> {
+        match &**self.cached.load() {
+            CachedCredentials::Present(credentials) | CachedCredentials::Refused(credentials) => {
+                Some(Arc::clone(credentials))
+            }
             CachedCredentials::Unknown | CachedCredentials::Absent => None,
         }
     }
@@ -61,7 +85,7 @@ impl Slot {
     pub(crate) fn usable(&self) -> Result<Option<Arc<Credentials>>, NotReady> {
         match &**self.cached.load() {
             CachedCredentials::Unknown => Err(NotReady),
-            CachedCredentials::Absent => Ok(None),
+            CachedCredentials::Absent | CachedCredentials::Refused(_) => Ok(None),
             CachedCredentials::Present(credentials) => {
                 let is_stale = credentials.tokens.as_ref().is_none_or(|tokens| tokens.is_stale(now()));
                 if is_stale { Err(NotReady) } else { Ok(Some(Arc::clone(credentials))) }

@@ -111,7 +111,13 @@ pub(crate) fn refuses_client(answer: &Response<Vec<u8>>) -> bool {
         return false;
     }
     let error: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
-    error["error"].as_str().is_some_and(|code| ["invalid_client", "unauthorized_client"].contains(&code))
+    error["error"].as_str().is_some_and(is_client_refusal)
+}
+
+/// Returns whether this error code of OAuth means that the server refuses the client itself (RFC 6749, 4.1.2.1 and
+/// 5.2).
+pub(crate) fn is_client_refusal(code: &str) -> bool {
+    matches!(code, "invalid_client" | "unauthorized_client")
 }
 
 #[cfg(test)]

@@ -155,7 +155,7 @@ impl Resolver for Verbatim {
 /// to do when a server refuses a request.
 ///
 /// The host calls the authorizer for HTTP servers whose entry has no `Authorization` header. By default
-/// there is no authorizer: requests then have no such header, and a server that requires the header stays in the state
+/// there is no authorizer: requests then have no such header, and a server that requires the header is in the state
 /// [`State::NeedsAuth`](crate::State::NeedsAuth).
 pub trait Authorizer: Send + Sync {
     /// Returns the signature for a request with this method to the URL of `destination`; `None` when there is no

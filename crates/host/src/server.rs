@@ -73,6 +73,11 @@ impl Snapshot {
         (self.round.number, self.attempts) > (earlier.round.number, earlier.attempts)
     }
 
+    /// Returns whether an attempt to connect makes sense only after the user has signed in.
+    fn waits_for_sign_in(&self) -> bool {
+        self.error.as_deref().is_some_and(LinkError::waits_for_sign_in)
+    }
+
     /// Records that the attempt has succeeded, or that the connection continues.
     fn set_connected(&mut self, link: &Link) {
         if self.link.is_none() {
@@ -267,14 +272,17 @@ impl Server {
                 return Ok(link);
             }
             match &current.state {
-                State::Reconnecting { .. } | State::Failed { .. } if current.has_tried_since(&initial) => {
+                State::NeedsAuth { .. } if current.waits_for_sign_in() => return Err(current),
+                State::Reconnecting { .. } | State::Failed { .. } | State::NeedsAuth { .. }
+                    if current.has_tried_since(&initial) =>
+                {
                     return Err(current);
                 }
-                State::Reconnecting { .. } | State::Failed { .. } | State::Idle { .. } => self.wake.nudge.notify_one(),
+                State::Reconnecting { .. } | State::Failed { .. } | State::NeedsAuth { .. } | State::Idle { .. } => {
+                    self.wake.nudge.notify_one();
+                }
                 State::Connecting | State::Connected { .. } | State::ToolsFailed { .. } => {}
-                State::Disabled | State::PendingTrust | State::NeedsAuth { .. } | State::Disconnected => {
-                    return Err(current);
-                }
+                State::Disabled | State::PendingTrust | State::Disconnected => return Err(current),
             }
             if published.changed().await.is_err() {
                 return Err(current);

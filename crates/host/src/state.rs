@@ -100,7 +100,8 @@ pub enum State {
         /// The reason, safe to print.
         error: FailureText,
     },
-    /// The server requires a sign-in first.
+    /// The server requires a sign-in first, or refuses what its entry sends in place of one. In the latter case, and
+    /// where the host has no authorizer, a call makes the host try again.
     NeedsAuth {
         /// The next step for the user, or the server's message; safe to print.
         how: String,

@@ -261,6 +261,11 @@ impl FakeAuthorization {
             .access
     }
 
+    /// Forgets all clients that have registered, as when the server loses its database.
+    pub fn forget_clients(&self) {
+        self.shared.state.lock().grants.forget_clients();
+    }
+
     /// Expires all access tokens; refresh tokens stay valid.
     pub fn expire_access_tokens(&self) {
         self.shared.state.lock().grants.expire();

@@ -45,6 +45,7 @@ fn credentials(key: bool, secret: Option<&str>, tokens: Option<Tokens>) -> Crede
             secret: secret.map(Into::into),
             redirect_uri: "http://127.0.0.1:1/".into(),
             registered: true,
+            in_doubt: false,
         },
         tokens,
         requested: vec!["a".into()],

@@ -21,7 +21,13 @@ fn credentials(expires_in: Option<u64>, refresh: bool) -> Arc<Credentials> {
     Arc::new(Credentials {
         issuer: "https://as".into(),
         resource: "https://h/mcp".into(),
-        client: Client { id: "me".into(), secret: None, redirect_uri: String::new(), registered: false },
+        client: Client {
+            id: "me".into(),
+            secret: None,
+            redirect_uri: String::new(),
+            registered: false,
+            in_doubt: false,
+        },
         tokens,
         requested: Vec::new(),
         key: None,
@@ -44,6 +50,18 @@ fn usable_credentials_are_known_and_not_due_for_renewal() {
     // A registered client without tokens is not a sign-in.
     slot.set_cached(Some(credentials(None, false)));
     assert!(slot.cached().is_none() && slot.usable().unwrap().is_none());
+}
+
+#[test]
+fn refused_credentials_are_remembered_and_not_used() {
+    let slot = slot();
+    slot.set_refused(Some(credentials(Some(3_600), true)));
+    assert!(slot.cached().is_none() && slot.usable().unwrap().is_none());
+    assert_eq!(slot.last_stored().unwrap().access(), Some("a"));
+    slot.set_refused(Some(credentials(None, false)));
+    assert!(slot.last_stored().is_none(), "a registered client without tokens has no token that could be refused");
+    slot.set_cached(Some(credentials(Some(3_600), true)));
+    assert!(slot.last_stored().is_some() && slot.cached().is_some());
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Tokens that are bound to a key (DPoP): the token is useless without the key.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::json;
 use toolrack_auth::TokenStore as _;
 use toolrack_host::{
-    State,
-    spec::{Grant, OAuth},
+    Authorizer as _, State,
+    spec::{Grant, OAuth, Transport},
 };
 use toolrack_testkit::authorization::{ASSERTION, AuthorizationFault, FakeAuthorization, RecordedRequest};
 
@@ -203,6 +203,46 @@ async fn an_unbound_token_is_not_renewed_once_the_server_requires_bound_ones() {
     stage.login().await.unwrap();
     let host = stage.host().await;
     echo(&host).await.unwrap();
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_begins_to_require_bound_tokens_waits_for_a_new_sign_in() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    stage.server.set_faults(only_bound());
+    // The first connection is refused with the token, the second without.
+    for _ in 0..2 {
+        let host = stage.host().await;
+        assert_eq!(state(&host), State::NeedsAuth { how: "login guarded".to_owned() });
+        host.shutdown().await;
+    }
+    let waiting = async || {
+        // From here on only the store is read, so the clock may jump.
+        tokio::time::pause();
+        let signed_in = stage.sign_in.signed_in(stage.destination());
+        let is_over = tokio::time::timeout(Duration::from_secs(60), signed_in).await.is_ok();
+        tokio::time::resume();
+        is_over
+    };
+    assert!(!waiting().await, "no user has signed in, so there is no reason to connect again");
+    stage.other_process().login(stage.destination(), &[], &stage.browser).await.unwrap();
+    assert!(waiting().await);
+    let host = stage.host().await;
+    echo(&host).await.unwrap();
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_unbound_token_of_an_entry_that_now_requires_bound_ones_is_not_renewed() {
+    let mut stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    stage.server.set_faults([AuthorizationFault::OnlyBound]);
+    let Transport::Http(http) = &mut stage.spec.transport else { panic!("not HTTP") };
+    http.oauth.dpop = true;
+    let host = stage.host().await;
+    assert_eq!(state(&host), State::NeedsAuth { how: "login guarded".to_owned() });
+    assert_eq!(stage.server.counts().refreshes, 0, "a renewed token would be unbound as well");
     host.shutdown().await;
 }
 

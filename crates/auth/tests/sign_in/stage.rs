@@ -15,7 +15,8 @@ use url::Url;
 
 pub(crate) const SERVER: &str = "guarded";
 
-/// A browser whose user agrees at once: it returns the URL to which the page redirects, and records the page.
+/// A browser whose user agrees at once: it returns the URL to which the page redirects, and records the page. From a
+/// page without a redirect, such as an error, the user does not return.
 #[derive(Default)]
 pub(crate) struct AgreeingBrowser(pub(crate) Mutex<Vec<Url>>);
 
@@ -29,8 +30,8 @@ impl Browser for AgreeingBrowser {
         Box::pin(async move {
             let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
             let answer = client.build().unwrap().get(page.clone()).send().await.unwrap();
-            let location = answer.headers()["location"].to_str().unwrap();
-            Ok(page.join(location).unwrap())
+            let location = answer.headers().get("location").ok_or(BrowserError::GivenUp)?;
+            Ok(page.join(location.to_str().unwrap()).unwrap())
         })
     }
 }

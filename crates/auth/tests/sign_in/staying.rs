@@ -131,6 +131,41 @@ async fn a_registered_client_that_the_server_has_forgotten_needs_a_new_sign_in_a
 }
 
 #[tokio::test]
+async fn a_sign_in_with_a_client_that_the_server_has_forgotten_registers_a_new_one() {
+    // At the first page the server names the error, or it only refuses the client's code.
+    for error in [Some("unauthorized_client"), Some("invalid_client"), None] {
+        let stage = Stage::of(FakeAuthorization::start([AuthorizationFault::RedirectsUnknownClients(error)]));
+        stage.login().await.unwrap();
+        stage.server.forget_clients();
+        stage.login().await.unwrap();
+        assert_eq!(stage.server.counts().registrations, 2, "{error:?}");
+        assert_eq!(stage.browser.0.lock().unwrap().len(), 3, "{error:?}");
+        let host = stage.host().await;
+        echo(&host).await.unwrap();
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_registered_client_with_which_a_sign_in_was_given_up_is_used_for_its_tokens_and_no_new_sign_in() {
+    let stage = Stage::of(FakeAuthorization::start([]));
+    stage.login().await.unwrap();
+    stage.login().await.unwrap();
+    assert_eq!(stage.server.counts().registrations, 1, "a client that works is used again");
+    stage.server.forget_clients();
+    // The server shows the user an error, and does not redirect.
+    assert_eq!(stage.login().await.unwrap_err().code(), "SIGN_IN_GIVEN_UP");
+    assert!(stage.sign_in.accounts().await.unwrap()[0].signed_in);
+    let host = stage.host().await;
+    echo(&host).await.unwrap();
+    host.shutdown().await;
+    for _ in 0..2 {
+        stage.login().await.unwrap();
+        assert_eq!(stage.server.counts().registrations, 2);
+    }
+}
+
+#[tokio::test]
 async fn a_configured_client_that_the_server_refuses_is_named_as_the_reason() {
     let oauth =
         OAuth { client_id: Some(CLIENT.to_owned()), client_secret: Some(CLIENT_SECRET.to_owned()), ..OAuth::default() };
@@ -184,6 +219,15 @@ async fn signing_out_of_a_server_that_cannot_revoke_deletes_the_tokens_and_says_
         assert!(told.starts_with(outcome), "{told}");
     }
     assert_eq!(stage.server.counts().revocations, 0);
+}
+
+#[tokio::test]
+async fn an_access_token_is_revoked_even_if_the_server_revokes_no_refresh_tokens() {
+    let stage = Stage::of(FakeAuthorization::start([AuthorizationFault::RevokesNoRefreshTokens]));
+    stage.login().await.unwrap();
+    let signed_out = stage.sign_in.logout(stage.destination()).await.unwrap();
+    assert!(matches!(signed_out, SignedOut::NotRevoked(_)), "{signed_out:?}");
+    assert_eq!(stage.server.counts().revocations, 1, "the access token");
 }
 
 #[tokio::test]

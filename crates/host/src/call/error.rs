@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use crate::{
     catalog::UnknownTool,
-    link::{LinkError, RpcError},
+    link::{Demand, LinkError, RpcError},
     mcp::codes::METHOD_NOT_FOUND,
     pins::Cause,
     quota::OverQuota,
@@ -126,9 +126,6 @@ impl fmt::Display for ServerMessage<'_> {
     }
 }
 
-/// What [`NotReady`] says of a server that needs a sign-in.
-const NOT_SIGNED_IN: &str = "is not connected: it asks for a sign-in";
-
 /// Returns the reason why a server in this state has no connection.
 pub(super) fn not_ready(state: &State, error: Option<&LinkError>) -> String {
     NotReady(state, error).to_string()
@@ -153,8 +150,12 @@ impl fmt::Display for NotReady<'_> {
             },
             // Leave the hint out: the state already names the next step.
             State::NeedsAuth { .. } => {
-                let Some(LinkError::NeedsAuth { status, .. }) = self.1 else { return f.write_str(NOT_SIGNED_IN) };
-                return write!(f, "{NOT_SIGNED_IN} (HTTP {status})");
+                return match self.1 {
+                    Some(LinkError::NeedsAuth { status, refused, .. }) => {
+                        write!(f, "is not connected: it {} (HTTP {status})", Demand(*refused))
+                    }
+                    _ => write!(f, "is not connected: it {}", Demand(None)),
+                };
             }
             state => state.error().unwrap_or("it was stopped"),
         };

@@ -91,6 +91,9 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::Helper { .. } => {
             format!("run the program of `headers_helper` in {source} by hand to see what it says")
         }
+        LinkError::NeedsAuth { refused: Some(part), .. } => {
+            format!("correct the {part} of the entry in {source}; the next call tries again")
+        }
         LinkError::NeedsAuth { .. } => format!("give the entry in {source} an `Authorization` header"),
         LinkError::SessionNotFound { not_executed: true } => {
             "the call was not carried out; the next call begins a new session".to_owned()
@@ -111,6 +114,20 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hint_for_a_refused_part_of_an_entry_names_that_part() {
+        let hint = |refused| {
+            let error = LinkError::NeedsAuth { status: 401, challenge: None, how: None, refused };
+            (error.to_string(), link_hint(&error, &Source::program()).unwrap())
+        };
+        let (error, next) = hint(Some("headers of `headers_helper`"));
+        assert_eq!(error, "the server refuses the headers of `headers_helper` of its entry (HTTP 401)");
+        assert!(next.starts_with("correct the headers of `headers_helper`") && next.contains("next call"), "{next}");
+        let (error, next) = hint(None);
+        assert_eq!(error, "the server asks for a sign-in (HTTP 401)");
+        assert!(next.starts_with("give the entry"), "{next}");
+    }
 
     /// It is certain that the call did not run only if the server refused the request itself.
     #[test]

@@ -1,6 +1,7 @@
 //! Decodes raw results into MCP's types, leniently: one bad tool or content block is dropped alone, and its neighbours
 //! are kept.
 
+use memchr::memchr;
 use serde::{
     Deserialize,
     de::{Error as _, Unexpected},
@@ -194,8 +195,55 @@ pub(crate) struct CallResult {
     pub(crate) warnings: Vec<String>,
 }
 
+/// Decodes with `decode`; if that fails, once more with each lone surrogate replaced. Returns as well whether any was
+/// replaced.
+fn decode_or_repair<T>(result: &[u8], decode: impl Fn(&[u8]) -> Result<T, LinkError>) -> Result<(T, bool), LinkError> {
+    match decode(result) {
+        Ok(decoded) => Ok((decoded, false)),
+        Err(error) => {
+            let repaired = without_lone_surrogates(result).ok_or(error)?;
+            Ok((decode(&repaired)?, true))
+        }
+    }
+}
+
+/// Replaces each lone surrogate in a JSON text by U+FFFD; `None` if there is none.
+///
+/// A lone surrogate is an escape such as `\ud83d`, half of a character in UTF-16. A server in JavaScript sends one when
+/// it cuts a text in the middle of an emoji, and other clients accept it. No Rust string can hold it.
+fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
+    let code_unit_at = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix(br"\u")?;
+        u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let mut repaired = None;
+    let mut at = 0;
+    while let Some(offset) = json.get(at..).and_then(|rest| memchr(b'\\', rest)) {
+        let escape = at + offset;
+        at = match (code_unit_at(escape), code_unit_at(escape + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => escape + 12,
+            (Some(0xd800..=0xdfff), _) => {
+                let repaired = repaired.get_or_insert_with(|| json.to_vec());
+                repaired[escape + 2..escape + 6].copy_from_slice(b"fffd");
+                escape + 6
+            }
+            // The second byte of the escape may be a backslash, which begins no escape of its own.
+            _ => escape + 2,
+        };
+    }
+    repaired
+}
+
 /// Decodes the result object of `tools/call`.
 pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
+    let (mut decoded, is_repaired) = decode_or_repair(result, decode_call_result)?;
+    if is_repaired {
+        decoded.warnings.push("the server cut a character in half; U+FFFD stands in its place".to_owned());
+    }
+    Ok(decoded)
+}
+
+fn decode_call_result(result: &[u8]) -> Result<CallResult, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
     struct Wire<'a> {
@@ -325,6 +373,10 @@ pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
 
 /// Decodes the result object of `resources/read`.
 pub(crate) fn resource_contents(result: &[u8]) -> Result<Vec<ResourceContents>, LinkError> {
+    Ok(decode_or_repair(result, decode_resource_contents)?.0)
+}
+
+fn decode_resource_contents(result: &[u8]) -> Result<Vec<ResourceContents>, LinkError> {
     page(result, "contents")?
         .items
         .into_iter()
@@ -334,6 +386,10 @@ pub(crate) fn resource_contents(result: &[u8]) -> Result<Vec<ResourceContents>, 
 
 /// Decodes the result object of `prompts/get`.
 pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
+    Ok(decode_or_repair(result, decode_prompt_result)?.0)
+}
+
+fn decode_prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
     #[derive(Deserialize)]
     #[serde(expecting = "an object")]
     struct Wire<'a> {
@@ -548,6 +604,39 @@ mod tests {
         assert!(hologram.contains("block 2") && hologram.contains("`hologram`"), "{hologram}");
         let half_a_pair = RawValue::from_string(r#"{"type": "text", "text": "\ud800"}"#.to_owned()).unwrap();
         assert!(content(&half_a_pair).is_err(), "text that is no text cannot be kept");
+    }
+
+    #[test]
+    fn half_of_a_character_is_replaced_with_a_warning_and_whole_ones_stay() {
+        let text = |escaped: &str| format!(r#"{{"type": "text", "text": "{escaped}"}}"#);
+        let result = |escaped: &str| format!(r#"{{"content": [{}, {}]}}"#, text(escaped), text(r"\ud83d\ude00"));
+        for (escaped, decoded, is_repaired) in [
+            (r"cut \ud83d", "cut \u{fffd}", true),
+            (r"\ude00\uD83D cut", "\u{fffd}\u{fffd} cut", true),
+            (r"\ud83d\ud83d\ude00", "\u{fffd}\u{1f600}", true),
+            (r"\\ud83d \n\\", "\\ud83d \n\\", false),
+        ] {
+            let read = call_result(result(escaped).as_bytes()).unwrap();
+            let texts: Vec<_> = read
+                .content
+                .iter()
+                .map(|block| match block {
+                    Content::Text { text } => text.as_str(),
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            assert_eq!((texts, read.warnings.len()), (vec![decoded, "\u{1f600}"], usize::from(is_repaired)));
+        }
+        let structured = call_result(br#"{"structuredContent": {"a": "\ud800"}}"#).unwrap();
+        assert_eq!(structured.structured, Some(json!({ "a": "\u{fffd}" })));
+        let prompt = r#"{"messages": [{"role": "user", "content": {"type": "text", "text": "\ud800"}}]}"#;
+        assert!(matches!(&prompt_result(prompt.as_bytes()).unwrap().messages[0].content,
+            Content::Text { text } if text == "\u{fffd}"));
+        let contents = br#"{"contents": [{"uri": "x://a", "text": "\udfff"}]}"#;
+        assert_eq!(resource_contents(contents).unwrap().len(), 1);
+        for broken in [r#"{"content": "\ud800"}"#, r#"{"content": ["\ud800\u"#, r#"{"content": ["\"#] {
+            assert!(call_result(broken.as_bytes()).is_err(), "{broken}");
+        }
     }
 
     #[test]

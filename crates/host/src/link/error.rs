@@ -168,15 +168,18 @@ pub enum LinkError {
         /// false, another request got this answer, or the server had already accepted the request.
         not_executed: bool,
     },
-    /// The server requires a sign-in.
-    #[error("the server asks for a sign-in (HTTP {status}){}", Suffix(": ", .how.as_deref().unwrap_or_default()))]
+    /// The server requires a sign-in, or other values of the headers in its entry (its configuration).
+    #[error("the server {} (HTTP {status}){}", Demand(*.refused), Suffix(": ", .how.as_deref().unwrap_or_default()))]
     NeedsAuth {
         /// 401 or 403.
         status: u16,
         /// The `WWW-Authenticate` header of the server's answer, escaped.
         challenge: Option<String>,
-        /// The next step, in the words of the host's [`Authorizer`](crate::Authorizer), escaped.
+        /// The next step, in the words of the host's [`Authorizer`](crate::Authorizer), escaped. If it is there, the
+        /// host connects again once the user has signed in, and not for a call.
         how: Option<String>,
+        /// What the server refused, if its entry authorizes requests: such as "headers of `headers_helper`".
+        refused: Option<&'static str>,
     },
     /// No access token is available at the moment.
     #[error("no access token is available: {why}")]
@@ -291,6 +294,11 @@ impl LinkError {
         }
     }
 
+    /// Returns whether only a sign-in by the user helps. Without one, the server would refuse each further attempt.
+    pub(crate) fn waits_for_sign_in(&self) -> bool {
+        matches!(self, Self::NeedsAuth { how: Some(_), .. })
+    }
+
     pub(crate) fn protocol(why: impl AsRef<str>) -> Self {
         Self::Protocol { why: quote(why.as_ref()) }
     }
@@ -390,6 +398,18 @@ impl fmt::Display for Suffix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(introduction, text) = self;
         if text.is_empty() { Ok(()) } else { write!(f, "{introduction}{text}") }
+    }
+}
+
+/// Displays what a server demands that refused this part of its entry: another value, or a sign-in if that is `None`.
+pub(crate) struct Demand(pub(crate) Option<&'static str>);
+
+impl fmt::Display for Demand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(part) => write!(f, "refuses the {part} of its entry"),
+            None => f.write_str("asks for a sign-in"),
+        }
     }
 }
 

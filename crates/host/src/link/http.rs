@@ -350,8 +350,7 @@ impl HttpTransport {
     /// Asks the server to end a legacy session. Waits at most [`END_SESSION_TIMEOUT`], and ignores errors.
     pub(crate) async fn end_session(&self) {
         let end_session = async {
-            let outgoing = None;
-            if let Ok((request, _)) = self.0.build_request(Method::DELETE, outgoing).await {
+            if let Ok((request, _)) = self.0.build_request(&Outgoing::EndSession).await {
                 let _ = request.send().await;
             }
         };
@@ -417,6 +416,30 @@ impl Drop for CountedRequest<'_> {
     }
 }
 
+/// What one HTTP request to the endpoint is for.
+enum Outgoing<'a> {
+    /// It carries a message.
+    Message {
+        body: Bytes,
+        /// The MCP request in the body, if the body is a request.
+        request: Option<&'a OutgoingRequest>,
+    },
+    /// It opens an event stream: after the event with this id, or from the beginning.
+    Stream { last_event: Option<&'a HeaderValue> },
+    /// It ends the session.
+    EndSession,
+}
+
+impl Outgoing<'_> {
+    fn method(&self) -> Method {
+        match self {
+            Self::Message { .. } => Method::POST,
+            Self::Stream { .. } => Method::GET,
+            Self::EndSession => Method::DELETE,
+        }
+    }
+}
+
 impl Endpoint {
     /// Counts a request as under way, unless it is a subscription.
     fn count_under_way(&self, request: &OutgoingRequest) -> Option<CountedRequest<'_>> {
@@ -429,17 +452,14 @@ impl Endpoint {
     /// Posts a body. `request` is the MCP request in the body, if the body is a request.
     async fn post(&self, request: Option<&OutgoingRequest>, body: Bytes) -> Result<Response, LinkError> {
         self.inbound.observe_sent(&body);
-        self.send(Method::POST, request, |builder| builder.body(body.clone())).await
+        self.send(&Outgoing::Message { body, request }).await
     }
 
-    /// Builds an HTTP request with all headers except `Last-Event-ID`. A header of the protocol replaces a configured
-    /// one. `outgoing` is the MCP request that it will carry, if any. Returns the HTTP request, and how it was
+    /// Builds an HTTP request with all its headers. A header of the protocol replaces a configured one of the same
+    /// name: a server that gets two values may act on either, or refuse both. Returns the HTTP request, and how it was
     /// authorized.
-    async fn build_request(
-        &self,
-        method: Method,
-        outgoing: Option<&OutgoingRequest>,
-    ) -> Result<(RequestBuilder, AuthorizedBy), LinkError> {
+    async fn build_request(&self, outgoing: &Outgoing<'_>) -> Result<(RequestBuilder, AuthorizedBy), LinkError> {
+        let method = outgoing.method();
         let mut headers = HeaderMap::new();
         let configured_headers = self.resolver.headers(&self.server, &self.spec).await;
         for (name, value) in configured_headers.map_err(LinkError::Resolve)? {
@@ -472,14 +492,27 @@ impl Endpoint {
         if let Some(session) = &session_headers.session {
             headers.insert(MCP_SESSION_ID, session.clone());
         }
-        if let Some(request) = outgoing.filter(|_| session_headers.era == Some(Era::Modern)) {
-            headers.insert(MCP_METHOD, HeaderValue::from_static(request.method));
-            if let Some(name) = &request.name {
-                headers.insert(MCP_NAME, encode_header_value(name));
+        match outgoing {
+            Outgoing::Message { request: Some(request), .. } if session_headers.era == Some(Era::Modern) => {
+                headers.insert(MCP_METHOD, HeaderValue::from_static(request.method));
+                if let Some(name) = &request.name {
+                    headers.insert(MCP_NAME, encode_header_value(name));
+                }
+                for (name, value) in &request.headers {
+                    headers.insert(name.clone(), value.clone());
+                }
             }
-            headers.extend(request.headers.iter().cloned());
+            Outgoing::Stream { last_event: Some(last_event) } => {
+                headers.insert(LAST_EVENT_ID, (*last_event).clone());
+            }
+            Outgoing::Message { .. } | Outgoing::Stream { last_event: None } | Outgoing::EndSession => {}
         }
-        Ok((self.client.request(method, self.url.clone()).headers(headers), authorized_by))
+        let builder = self.client.request(method, self.url.clone()).headers(headers);
+        let builder = match outgoing {
+            Outgoing::Message { body, .. } => builder.body(body.clone()),
+            Outgoing::Stream { .. } | Outgoing::EndSession => builder,
+        };
+        Ok((builder, authorized_by))
     }
 
     /// Converts a status that is not a success into the error for it.
@@ -490,11 +523,10 @@ impl Endpoint {
         }
         let had_session = self.session_headers.load().session.is_some();
         match status.as_u16() {
-            status @ (401 | 403) => Err(LinkError::NeedsAuth {
-                status,
-                challenge: text_header(&response, &header::WWW_AUTHENTICATE),
-                how: None,
-            }),
+            401 | 403 => {
+                let refused = None;
+                Err(authorize::needs_auth_error(&response, refused))
+            }
             404 if had_session => Err(LinkError::SessionNotFound { not_executed: true }),
             429 => Err(LinkError::RateLimited {
                 retry_after: text_header(&response, &header::RETRY_AFTER)
@@ -538,3 +570,6 @@ fn media_type(headers: &HeaderMap) -> MediaType {
         other => MediaType::Other(quote(other)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ mod closed;
 pub(crate) mod input;
 mod noise;
 pub(crate) mod observe;
+mod progress;
 mod question;
 pub(crate) mod rate;
 pub(crate) mod tasks;
@@ -20,7 +21,6 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
@@ -51,7 +51,6 @@ use crate::{
     egress::Guard,
     event::Event,
     link::{
-        decode,
         framing::envelope::{self, Envelope, Id},
         message::{no_params, parse_rpc_error},
     },
@@ -308,27 +307,6 @@ impl Inbound {
             "notifications/resources/list_changed" => self.handle_list_changed(ListOnDemand::Resources),
             // A notification has no answer, so an unknown one is ignored.
             _ => {}
-        }
-    }
-
-    fn handle_progress(&self, params: Option<&RawValue>, stream_request: Option<i64>) {
-        let Some((token, progress)) = params.and_then(decode::progress) else {
-            return;
-        };
-        // Ignore progress of one call that arrives on the stream of another call.
-        if stream_request.is_some_and(|request| request != token) {
-            return;
-        }
-        let request = self.state.lock().requests.get(&token).cloned();
-        if let Some(request) = request {
-            request.clock.touch();
-            if let Some(on_progress) = &request.on_progress {
-                // The embedder's code runs on the reading task, and a panic in it must not end the connection.
-                let outcome = catch_unwind(AssertUnwindSafe(|| on_progress(progress)));
-                if outcome.is_err() {
-                    tracing::warn!("a listener for progress panicked");
-                }
-            }
         }
     }
 

@@ -384,6 +384,9 @@ impl Task {
         let text = FailureText::from(&error);
         self.emit(Event::McpServerError { server: self.name.clone(), error: text.clone(), call: None });
         let needs_auth = matches!(error, LinkError::NeedsAuth { .. });
+        // A user who signs in changes nothing for a server whose entry authorizes its requests.
+        let may_sign_in = matches!(error, LinkError::NeedsAuth { refused: None, .. });
+        let waits_for_sign_in = error.waits_for_sign_in();
         let retry_after = match error {
             LinkError::RateLimited { retry_after } => retry_after.unwrap_or_default().min(MAX_RETRY_AFTER),
             _ => Duration::ZERO,
@@ -408,9 +411,9 @@ impl Task {
         });
         let nudged = async {
             sleep(MIN_NUDGE_INTERVAL.min(wait.unwrap_or(MIN_NUDGE_INTERVAL))).await;
-            match needs_auth {
-                true => self.context.connector.signed_in(&self.name, &self.spec).await,
-                false => self.wake.nudge.notified().await,
+            tokio::select! {
+                () = self.context.connector.signed_in(&self.name, &self.spec), if may_sign_in => {}
+                () = self.wake.nudge.notified(), if !waits_for_sign_in => {}
             }
         };
         tokio::select! {

@@ -43,6 +43,10 @@ pub enum AuthorizationFault {
     NoRotation,
     /// No client can register.
     NoRegistration,
+    /// `authorize` shows no error page to a client that it does not know: it redirects with this error, or with a code.
+    RedirectsUnknownClients(Option<&'static str>),
+    /// It revokes access tokens, and refuses to revoke refresh tokens (RFC 7009, 2.2.1).
+    RevokesNoRefreshTokens,
     /// Calls of tools need this scope as well.
     WantsScope(&'static str),
     /// Tokens are of this type.

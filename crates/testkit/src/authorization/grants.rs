@@ -93,6 +93,11 @@ impl Grants {
         (id, secret)
     }
 
+    /// Forgets all clients that have registered.
+    pub(super) fn forget_clients(&mut self) {
+        self.clients.clear();
+    }
+
     /// Returns whether this client exists. Every `https` URL is a client, which describes itself in the document there.
     pub(super) fn has_client(&self, client: &str) -> bool {
         client == CLIENT || client.starts_with("https://") || self.clients.contains_key(client)

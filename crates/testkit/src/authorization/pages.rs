@@ -179,7 +179,9 @@ async fn authorize(State(server): State<Server>, request: Request) -> Response {
     let parameters: Parameters = pairs(request.uri().query().unwrap_or_default().as_bytes()).collect();
     let parameter = |name: &str| parameters.get(name).cloned().unwrap_or_default();
     let error_page = |why: &str| (StatusCode::BAD_REQUEST, why.to_owned()).into_response();
-    if !server.state.lock().grants.has_client(&parameter("client_id")) {
+    let is_known = server.state.lock().grants.has_client(&parameter("client_id"));
+    let redirect_of_unknown = fault!(server, AuthorizationFault::RedirectsUnknownClients(error) => *error);
+    if !is_known && redirect_of_unknown.is_none() {
         return error_page("no such client");
     }
     let Ok(mut redirect_uri) = Url::parse(&parameter("redirect_uri")) else {
@@ -197,7 +199,8 @@ async fn authorize(State(server): State<Server>, request: Request) -> Response {
     if let Some(location) = fault!(server, AuthorizationFault::SentTo(location) => location.clone()) {
         return (StatusCode::FOUND, [(header::LOCATION, location)]).into_response();
     }
-    let refusal = fault!(server, AuthorizationFault::Refuses(error) => *error);
+    let refusal = fault!(server, AuthorizationFault::Refuses(error) => *error)
+        .or(redirect_of_unknown.flatten().filter(|_| !is_known));
     let iss = fault!(server, AuthorizationFault::Iss(iss) => iss.clone());
     let state = fault!(server, AuthorizationFault::State(state) => (*state).to_owned());
     {
@@ -368,6 +371,10 @@ async fn revoke(State(server): State<Server>, headers: HeaderMap, body: Bytes) -
     let (client, secret) = read_client(&headers, &form);
     if !server.state.lock().grants.is_authenticated(&client, secret.as_deref()) {
         return refuse(&server, 401, "invalid_client", "no such client, or another secret");
+    }
+    let is_refresh_token = form.get("token_type_hint").is_some_and(|hint| hint == "refresh_token");
+    if is_refresh_token && fault!(server, AuthorizationFault::RevokesNoRefreshTokens => ()).is_some() {
+        return refuse(&server, 400, "unsupported_token_type", "not refresh tokens");
     }
     let mut state = server.state.lock();
     if state.grants.revoke(form.get("token").map(String::as_str).unwrap_or_default()) {

@@ -6,13 +6,12 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::{Method, Response};
 
 use crate::{
     link::{
         error::LinkError,
-        http::{Endpoint, helper::HelperHeaders, sensitive, text_header},
-        message::OutgoingRequest,
+        http::{Endpoint, Outgoing, helper::HelperHeaders, sensitive, text_header},
     },
     resolve::{Challenge, Destination, NotAuthorized, Signature},
     text::quote,
@@ -32,7 +31,10 @@ const MAX_CHALLENGE_BYTES: usize = 8 * 1024;
 /// The source of a request's authorization.
 pub(super) enum AuthorizedBy {
     /// The server's configuration (its entry), or nothing, if there is no authorizer.
-    Entry,
+    Entry {
+        /// Whether the entry has an `Authorization` header.
+        has_authorization: bool,
+    },
     /// A program that the configuration names, with the program's output.
     Helper(Arc<HelperHeaders>),
     /// The host's authorizer.
@@ -52,8 +54,9 @@ impl Endpoint {
     /// Adds the `Authorization` header and its proof to a request, unless the server's configuration has set that
     /// header.
     pub(super) async fn sign(&self, headers: &mut HeaderMap, method: &Method) -> Result<AuthorizedBy, LinkError> {
-        let Some(authorizer) = self.authorizer.as_ref().filter(|_| !headers.contains_key(header::AUTHORIZATION)) else {
-            return Ok(AuthorizedBy::Entry);
+        let has_authorization = headers.contains_key(header::AUTHORIZATION);
+        let Some(authorizer) = self.authorizer.as_ref().filter(|_| !has_authorization) else {
+            return Ok(AuthorizedBy::Entry { has_authorization });
         };
         let signature = authorizer.sign(self.destination(), method).await;
         // No request was sent, so there is no status and no challenge: the error is the one for a request without a
@@ -71,20 +74,15 @@ impl Endpoint {
         Ok(AuthorizedBy::Authorizer { token: Some(authorization), is_proved })
     }
 
-    /// Sends the request that `finish` completes. If the server refuses it, sends it again: once with another token or
-    /// with new headers of the helper, once with a nonce that the server requires in the proof, and up to three times
-    /// with a token that has more scopes.
-    pub(super) async fn send(
-        &self,
-        method: Method,
-        outgoing: Option<&OutgoingRequest>,
-        finish: impl Fn(RequestBuilder) -> RequestBuilder,
-    ) -> Result<Response, LinkError> {
+    /// Sends a request. If the server refuses it, sends it again: once with another token or with new headers of the
+    /// helper, once with a nonce that the server requires in the proof, and up to three times with a token that has
+    /// more scopes.
+    pub(super) async fn send(&self, outgoing: &Outgoing<'_>) -> Result<Response, LinkError> {
         // How often the request may still be sent again, for each reason.
         let (mut renewals_left, mut nonces_left, mut step_ups_left) = (1, 1, MAX_STEP_UPS);
         loop {
-            let (request, authorized_by) = self.build_request(method.clone(), outgoing).await?;
-            let response = finish(request).send().await.map_err(|error| self.link_error(error))?;
+            let (request, authorized_by) = self.build_request(outgoing).await?;
+            let response = request.send().await.map_err(|error| self.link_error(error))?;
             if let (AuthorizedBy::Authorizer { is_proved: true, .. }, Some(authorizer)) =
                 (&authorized_by, &self.authorizer)
                 && let Some(nonce) = response.headers().get(NONCE)
@@ -92,20 +90,27 @@ impl Endpoint {
                 // Tells the authorizer the nonce for its next proofs.
                 authorizer.nonce(self.destination(), nonce);
             }
-            if let (401, AuthorizedBy::Helper(headers), Some(helper)) =
-                (response.status().as_u16(), &authorized_by, &self.helper)
-                && renewals_left > 0
-            {
-                renewals_left -= 1;
-                helper.forget(headers);
-                continue;
-            }
             let status = response.status().as_u16();
             if !matches!(status, 401 | 403) {
                 return Ok(response);
             }
-            let (AuthorizedBy::Authorizer { token, is_proved }, Some(authorizer)) = (authorized_by, &self.authorizer)
-            else {
+            let (token, is_proved) = match authorized_by {
+                AuthorizedBy::Authorizer { token, is_proved } => (token, is_proved),
+                AuthorizedBy::Entry { has_authorization } => {
+                    return Err(needs_auth_error(&response, has_authorization.then_some("`Authorization` header")));
+                }
+                AuthorizedBy::Helper(headers) => {
+                    if let (401, Some(helper)) = (status, &self.helper)
+                        && renewals_left > 0
+                    {
+                        renewals_left -= 1;
+                        helper.forget(&headers);
+                        continue;
+                    }
+                    return Err(needs_auth_error(&response, Some("headers of `headers_helper`")));
+                }
+            };
+            let Some(authorizer) = &self.authorizer else {
                 return Ok(response);
             };
             let challenge = Challenge { status, www_authenticate: challenges(response.headers()), sent: token };
@@ -134,9 +139,18 @@ impl Endpoint {
     }
 }
 
+/// Returns the error for an answer 401 or 403 about which no authorizer can do anything. `refused` is the part of the
+/// server's entry that authorized the request, if any.
+pub(super) fn needs_auth_error(response: &Response, refused: Option<&'static str>) -> LinkError {
+    let challenge = text_header(response, &header::WWW_AUTHENTICATE);
+    LinkError::NeedsAuth { status: response.status().as_u16(), challenge, how: None, refused }
+}
+
 fn authorization_error(error: NotAuthorized, status: u16, challenge: Option<String>) -> LinkError {
     match error {
-        NotAuthorized::SignIn { how } => LinkError::NeedsAuth { status, challenge, how: Some(quote(&how)) },
+        NotAuthorized::SignIn { how } => {
+            LinkError::NeedsAuth { status, challenge, how: Some(quote(&how)), refused: None }
+        }
         NotAuthorized::Unavailable { why } => LinkError::NoToken { why: quote(&why) },
     }
 }

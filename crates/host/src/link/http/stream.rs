@@ -5,7 +5,7 @@ use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::HeaderValue;
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::Response;
 use tokio::{sync::oneshot, task::coop::consume_budget, time::sleep};
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
             envelope::peek,
             sse::{Event, SseError, SseParser},
         },
-        http::{HttpTransport, LAST_EVENT_ID, MediaType, body::AnswerSource, media_type},
+        http::{HttpTransport, MediaType, Outgoing, body::AnswerSource, media_type},
         inbound::MessageSink,
         message::{OutgoingRequest, RawAnswer, for_each_message},
     },
@@ -189,12 +189,7 @@ impl HttpTransport {
 
     /// Opens an event stream by GET, after the last event of `position`.
     async fn get_stream(&self, position: &Position) -> Result<Response, LinkError> {
-        let with_last_event = |request: RequestBuilder| match &position.last_event {
-            Some(last) => request.header(LAST_EVENT_ID, last.clone()),
-            None => request,
-        };
-        let outgoing = None;
-        let response = self.0.send(Method::GET, outgoing, with_last_event).await?;
+        let response = self.0.send(&Outgoing::Stream { last_event: position.last_event.as_ref() }).await?;
         let response = self.0.check_status(response).await?;
         match media_type(response.headers()) {
             MediaType::Events => Ok(response),

@@ -34,7 +34,12 @@ impl ToolsChanged {
         }
     }
 
-    /// Waits until a subscription begins.
+    /// Notes that the server has refused a subscription, so that no task waits for its beginning.
+    pub(crate) fn note_no_subscription(&self) {
+        self.subscription_began.notify_one();
+    }
+
+    /// Waits until a subscription begins, or until the server refuses one.
     pub(crate) async fn subscribed(&self) {
         self.subscription_began.notified().await;
     }

@@ -29,7 +29,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(60);
 
 impl Link {
     /// Begins to listen, until the connection ends. The future ends when the standing stream of legacy HTTP is open or
-    /// has failed, or when the subscription is acknowledged; immediately if there is neither.
+    /// has failed, or when the subscription is acknowledged or refused; immediately if there is neither.
     pub(crate) fn listen(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut opened: Option<oneshot::Receiver<()>> = None;
         let mut subscribed = None;
@@ -73,7 +73,9 @@ impl Link {
         loop {
             let began = Instant::now();
             let request = NewRequest::new("subscriptions/listen", &filter).with_meta(&meta);
-            match self.channel().listen(request).await {
+            let ended = self.channel().listen(request).await;
+            self.channel().inbound.tools_changed.note_no_subscription();
+            match ended {
                 Err(LinkError::Rpc(error)) if error.code == METHOD_NOT_FOUND => return,
                 _ if self.is_closed() => return,
                 _ => {}

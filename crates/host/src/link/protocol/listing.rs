@@ -133,8 +133,15 @@ impl Link {
             let bound = Bound::of_whole_list(self.limits());
             let (mut cursors, mut items, mut bytes) = (HashSet::new(), 0, 0);
             let mut params = json!({});
+            let mut first_page: Option<Bytes> = None;
             for _ in 0..self.limits().pages {
                 let page = self.channel().request(NewRequest::new(method, &params).with_meta(&meta)).await?;
+                // The empty string is a valid cursor. But a server without pages may name it where it should name none,
+                // and then gives its only page again.
+                if params["cursor"] == "" && first_page.as_ref() == Some(&page) {
+                    return Ok(());
+                }
+                first_page.get_or_insert_with(|| page.clone());
                 // Count the whole page with its cursor, because cursors are stored as well.
                 bytes += page.len();
                 if bytes > bound.bytes {

@@ -37,6 +37,18 @@ async fn a_renamed_tool_is_in_the_next_catalog_and_a_pinned_one_keeps_the_old() 
     assert!(pinned.select("server/new").is_err());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_names_an_empty_cursor_after_its_only_page_has_the_tools_of_that_page() {
+    let server = Scripted::new(Era::Legacy, |method, _| {
+        let page = || json!({"tools": [tool("echo")], "nextCursor": ""});
+        (method == "tools/list").then(|| Reaction::Answer(page()))
+    });
+    let host = host_of([("server", server.spec())]).await;
+    assert_eq!(selectors(&host), ["server/echo"]);
+    assert_eq!((status(&host, "server").warnings, server.count_of("tools/list")), (Vec::new(), 2));
+    host.shutdown().await;
+}
+
 #[tokio::test]
 async fn tools_that_are_added_show_up_over_every_wire_and_era() {
     for era in ["legacy", "modern"] {

@@ -85,11 +85,16 @@ async fn a_program_is_run_once_for_a_connection_and_once_more_when_its_key_is_re
     }
     assert_eq!(keyed.runs(), 2);
 
-    // The program has no new key: it runs once, and the server wants a sign-in.
+    // The program has no new key: it runs once, and the call fails.
     keyed.server.expire_access_tokens();
     let refused = echo(&host).await.unwrap_err();
-    assert!(refused.contains("HTTP 401"), "{refused}");
+    assert!(refused.contains("refuses the headers of `headers_helper`") && refused.contains("HTTP 401"), "{refused}");
     assert_eq!(keyed.runs(), 3);
+
+    // The next call connects again, with what the program prints by then.
+    keyed.new_key();
+    echo(&host).await.unwrap();
+    assert_eq!(keyed.runs(), 4);
     host.shutdown().await;
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use toolrack_host::{Desired, Era, Host, Principal, Subscriptions};
 
 use crate::{
@@ -91,6 +91,16 @@ async fn an_open_subscription_survives_a_refused_larger_one() {
     let given_up: Vec<_> =
         seen[..third].iter().filter(|message| message["method"] == "notifications/cancelled").collect();
     assert!(given_up.is_empty(), "{given_up:?}");
+    host.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_subscriptions_is_listed_without_a_wait_for_one() {
+    let server =
+        Scripted::new(Era::Modern, |method, _| (method == "subscriptions/listen").then(|| Reaction::Refuse(-32601)));
+    let began = Instant::now();
+    let host = host_of([("server", server.spec())]).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     host.shutdown().await;
 }
 

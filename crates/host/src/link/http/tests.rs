@@ -1,0 +1,69 @@
+//! The headers of a request.
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::*;
+use crate::{
+    ask::NoAsker,
+    link::inbound::{InboundParts, observe::Observer},
+    resolve::Verbatim,
+    spec::Limits,
+};
+
+/// A client for a server with this configuration.
+async fn transport(spec: &Http) -> HttpTransport {
+    let parts = InboundParts {
+        asker: Arc::new(NoAsker),
+        events: Arc::new(|_| {}),
+        observer: Observer::new([]),
+        server_requests: 1,
+        tracker: TaskTracker::new(),
+        stop: CancellationToken::new(),
+    };
+    let server = ServerName::new("server").unwrap();
+    let resolver: Arc<dyn Resolver> = Arc::new(Verbatim);
+    let plan = HttpPlan {
+        server: &server,
+        spec,
+        resolver: &resolver,
+        authorizer: None,
+        clients: &Clients::default(),
+        egress: &Egress::default(),
+        supervisor: None,
+        bounds: Bounds::of(&Limits::default()),
+    };
+    let inbound = Inbound::new(server.clone(), parts);
+    HttpTransport::new(&plan, &inbound, &Arc::default()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_header_of_the_protocol_replaces_a_configured_one_of_the_same_name() {
+    let names = ["accept", "last-event-id", "mcp-method", "mcp-param-region", "x-other"];
+    let headers = names.map(|name| (name.to_owned(), "configured".to_owned())).into();
+    let spec = Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers, ..Http::default() };
+    let transport = transport(&spec).await;
+    transport.set_protocol(Era::Modern, None);
+    let call = OutgoingRequest {
+        id: 1,
+        method: "tools/call",
+        name: None,
+        headers: vec![(HeaderName::from_static("mcp-param-region"), HeaderValue::from_static("eu"))],
+        body: Bytes::from_static(b"{}"),
+        cancellable: true,
+    };
+    let last_event = HeaderValue::from_static("7");
+    let post = Outgoing::Message { body: call.body.clone(), request: Some(&call) };
+    let stream = Outgoing::Stream { last_event: Some(&last_event) };
+    for (outgoing, name, value) in [
+        (&stream, "last-event-id", "7"),
+        (&stream, "accept", "text/event-stream"),
+        (&post, "mcp-param-region", "eu"),
+        (&post, "mcp-method", "tools/call"),
+        (&post, "x-other", "configured"),
+    ] {
+        let (builder, _) = transport.0.build_request(outgoing).await.unwrap();
+        let request = builder.build().unwrap();
+        let values: Vec<_> = request.headers().get_all(name).iter().collect();
+        assert_eq!(values, [value], "{name}");
+    }
+}
