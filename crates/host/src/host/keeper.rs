@@ -19,7 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Host, indexer};
 use crate::{
-    catalog::{Catalog, Naming, ToolSet},
+    catalog::{Catalog, CatalogTool, Naming, ToolSet},
     event::Event,
     plan::{Action, plan},
     principal::Principal,
@@ -380,7 +380,7 @@ impl Keeper {
             .filter(|(_, set)| !set.tools.is_empty() || !set.mismatched.is_empty())
             .collect();
         let naming = self.naming.load_full();
-        let changed_servers: BTreeSet<_> = sets
+        let mut changed_servers: BTreeSet<_> = sets
             .keys()
             .chain(self.published_tools.keys())
             .filter(|name| match (sets.get(*name), self.published_tools.get(*name)) {
@@ -394,8 +394,12 @@ impl Keeper {
             return;
         }
         let began = Instant::now();
-        let version = self.catalog.load().version() + 1;
-        let catalog = Arc::new(Catalog::build(version, &sets, &naming));
+        let previous = self.catalog.load_full();
+        let catalog = Arc::new(Catalog::build(previous.version() + 1, &sets, &naming));
+        if !naming.is_stable() {
+            // A change of one server can rename tools of another.
+            changed_servers.extend(servers_with_renamed_tools(&previous, &catalog));
+        }
         self.catalog.store(catalog.clone());
         self.indexer.notify_one();
         self.published_tools = sets;
@@ -414,4 +418,13 @@ impl Keeper {
         }
         self.next_publish_at = Instant::now() + began.elapsed() * PAUSE_FACTOR;
     }
+}
+
+/// Returns the servers of tools whose names in `previous` lead to no tool, or to another one, in `current`.
+fn servers_with_renamed_tools(previous: &Catalog, current: &Catalog) -> BTreeSet<ServerName> {
+    let is_renamed = |tool: &&CatalogTool| {
+        let namesake = current.get(&tool.name);
+        namesake.is_none_or(|found| found.server != tool.server || found.as_listed().name != tool.as_listed().name)
+    };
+    previous.tools().filter(is_renamed).map(|tool| tool.server.clone()).collect()
 }

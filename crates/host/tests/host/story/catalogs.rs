@@ -362,3 +362,21 @@ async fn a_changed_name_style_renames_the_tools_except_in_a_pinned_catalog() {
     assert!(before.get("mcp__my-server__echo").is_some());
     host.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_another_server_renames_is_reported() {
+    let host = Host::builder().naming((NameStyle::Tool, NameCap::Chars64)).build();
+    let [one, two] = [(); 2].map(|()| Scripted::plain().with_tools([tool("read")]));
+    settle(&host, world([("one", one.spec())])).await;
+    let mut events = host.events();
+    host.add("two", two.spec()).await.unwrap();
+    soon("both are listed", host.settled()).await;
+    let names_of_one = |event: &Event| match event {
+        Event::McpToolsUpdated { server, tools } if server.as_str() == "one" => Some(tools.clone()),
+        _ => None,
+    };
+    let reported = events_so_far(&mut events, names_of_one);
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert_eq!(reported[0], [host.catalog().select("one/read").unwrap().name.clone()]);
+    assert_ne!(reported[0], ["read"]);
+}
