@@ -66,6 +66,9 @@ pub(super) struct Lender {
     events: broadcast::Receiver<Event>,
     /// The events of the borrowing host, which gets some events of the lent servers: see [`Self::pass_on`].
     own_events: broadcast::Sender<Event>,
+    /// The servers that were for the principal when the lender last had them. The last events of a server come when the
+    /// lender no longer has it.
+    lent_names: BTreeSet<ServerName>,
 }
 
 impl Lender {
@@ -74,7 +77,34 @@ impl Lender {
         let lender_servers = host.servers.clone();
         let (last_seen, own_names) = (Arc::default(), Arc::default());
         let source = LentServers { lender_servers, last_seen, own_names, principal };
-        Self { source, servers_changed, events, own_events }
+        let mut lender = Self { source, servers_changed, events, own_events, lent_names: BTreeSet::new() };
+        lender.update_lent_names();
+        lender
+    }
+
+    /// Notes which of the lender's servers are for the principal now.
+    fn update_lent_names(&mut self) {
+        let servers = self.source.lender_servers.load_full();
+        for (name, server) in &*servers {
+            self.note_whether_lent(name, server);
+        }
+    }
+
+    fn note_whether_lent(&mut self, name: &ServerName, server: &Server) {
+        if server.spec.is_for(&self.source.principal) {
+            self.lent_names.insert(name.clone());
+        } else {
+            self.lent_names.remove(name);
+        }
+    }
+
+    /// Returns whether the lender's server of this name is for the principal, or was when the lender last had it.
+    fn is_for_principal(&mut self, name: &ServerName) -> bool {
+        let server = self.source.lender_servers.load().get(name).cloned();
+        if let Some(server) = server {
+            self.note_whether_lent(name, &server);
+        }
+        self.lent_names.contains(name)
     }
 
     /// Wakes the keeper after each change in the lent servers, and passes their events on. Ends when `stop` is
@@ -84,6 +114,7 @@ impl Lender {
             tokio::select! {
                 () = stop.cancelled() => return,
                 servers_changed = self.servers_changed.changed() => {
+                    self.update_lent_names();
                     wake_keeper.notify_one();
                     if servers_changed.is_err() {
                         return;
@@ -99,8 +130,9 @@ impl Lender {
     }
 
     /// Passes on an event that concerns all users of a lent server: calls and logs may belong to other principals.
-    /// Events of a server that is not lent, because the borrowing host has its own of that name, stay here.
-    fn pass_on(&self, event: Event) {
+    /// Events of a server that is not lent stay here: because it is not for the principal, or because the borrowing
+    /// host has its own of that name.
+    fn pass_on(&mut self, event: Event) {
         let (Event::McpServerState { server, .. }
         | Event::McpServerConnected { server, .. }
         | Event::McpServerDisconnected { server, .. }
@@ -109,7 +141,7 @@ impl Lender {
         else {
             return;
         };
-        if !self.source.own_names.load().contains(server) {
+        if !self.source.own_names.load().contains(server) && self.is_for_principal(server) {
             // The only failure is that no receiver exists.
             let _ = self.own_events.send(event);
         }
