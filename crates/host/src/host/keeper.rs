@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use arc_swap::ArcSwap;
@@ -45,7 +45,7 @@ pub(super) enum Message {
     Add(ServerName, Box<ServerSpec>, DoneSender),
     /// Remove one server from the desired set. The answer says whether the set contained the server.
     Remove(String, oneshot::Sender<bool>),
-    /// Start a server outside of the desired set. The server runs until the answer is dropped.
+    /// Start a server outside of the desired set. The server runs until the answer is dropped, or the keeper ends.
     StartExtra(ServerName, Box<ServerSpec>, oneshot::Sender<ExtraServer>),
     /// Publish a catalog now, with everything that servers published before this message.
     Publish(DoneSender),
@@ -204,6 +204,8 @@ pub(super) struct Keeper {
     /// Stopped servers that may not have ended yet, each with a token that is cancelled once the server has ended. A
     /// new server of the same name waits for that.
     ending_servers: BTreeMap<ServerName, CancellationToken>,
+    /// The servers outside of the desired set, for as long as their users keep them.
+    extra_servers: Vec<Weak<Server>>,
     /// The earliest moment for the next catalog, unless a caller asks for one.
     next_publish_at: Instant,
 }
@@ -231,6 +233,7 @@ impl Keeper {
             stop_on_drop: stop.drop_guard(),
             published_tools: BTreeMap::new(),
             ending_servers: BTreeMap::new(),
+            extra_servers: Vec::new(),
             next_publish_at: Instant::now(),
         }
     }
@@ -267,6 +270,8 @@ impl Keeper {
                     // No other server has this name, so there is no predecessor to wait for.
                     let predecessor = None;
                     let server = Arc::new(Server::start(name, *spec, &self.context, predecessor));
+                    self.extra_servers.retain(|server| server.strong_count() > 0);
+                    self.extra_servers.push(Arc::downgrade(&server));
                     // If the receiver is gone, the server is dropped here, and so it stops.
                     let _ = done.send(ExtraServer { server, naming: self.naming.load_full() });
                     wake_keeper.notify_one();
@@ -291,6 +296,7 @@ impl Keeper {
             if is_shutdown {
                 // Without a lender, `apply` below leaves out the lent servers as well.
                 self.lender = None;
+                self.extra_servers.iter().filter_map(Weak::upgrade).for_each(|server| server.stop());
             }
             if let Some(desired) = desired {
                 self.apply(desired);

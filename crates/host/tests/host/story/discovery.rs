@@ -235,3 +235,14 @@ async fn a_tool_of_another_server_with_the_name_of_one_of_the_three_shares_it_wi
     assert!(catalog.get("call_tool").is_none(), "both have a suffix: {names:?}");
     assert_eq!(catalog.select("discovery/call_tool").unwrap().server, name("discovery"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_also_ends_a_discovery_that_is_still_in_use() {
+    let host = Host::builder().build();
+    settle(&host, world([("farm", farm().spec())])).await;
+    let with_discovery = host.with_discovery(&name("discovery"), Selection::all()).await;
+    let began = tokio::time::Instant::now();
+    host.shutdown().await;
+    assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+    drop(with_discovery);
+}
