@@ -1,6 +1,6 @@
 //! Subscribes listeners to changes of resources.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use super::Host;
 use crate::{
@@ -23,13 +23,18 @@ pub struct Subscriptions {
     /// Wakes the listener when a resource has changed, and when a new subscription may have missed a change.
     wake: Arc<Notify>,
     subscriptions: Mutex<SubscriptionMap>,
+    /// The resource that [`Self::updated`] returned last.
+    last_updated: Mutex<Option<ResourceKey>>,
     /// The maximum number of resources.
     limit: usize,
     /// The caller who listens.
     caller: Caller,
 }
 
-type SubscriptionMap = BTreeMap<(ServerName, String), Subscription>;
+/// A resource: its server and its URI.
+type ResourceKey = (ServerName, String);
+
+type SubscriptionMap = BTreeMap<ResourceKey, Subscription>;
 
 /// The reason why a resource was not subscribed to.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +76,13 @@ impl Subscriptions {
     /// Creates a listener that may subscribe to at most `limit` resources.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { wake: Arc::default(), subscriptions: Mutex::default(), limit, caller: Caller::default() }
+        Self {
+            wake: Arc::default(),
+            subscriptions: Mutex::default(),
+            last_updated: Mutex::default(),
+            limit,
+            caller: Caller::default(),
+        }
     }
 
     /// Sets the caller who listens. A member of a team may use only a share of the resources of a server, in all their
@@ -141,17 +152,24 @@ impl Subscriptions {
     pub async fn updated(&self) -> (ServerName, String) {
         loop {
             let wakeup = self.wake.notified();
-            let changed = self
-                .subscriptions
-                .lock()
-                .iter()
-                .find(|(_, subscription)| subscription.take_change())
-                .map(|(key, _)| key.clone());
-            if let Some(changed) = changed {
+            if let Some(changed) = self.take_change() {
                 return changed;
             }
             wakeup.await;
         }
+    }
+
+    /// Returns a resource that has changed since it was last returned. Looks first at those after the one that was
+    /// returned last, so that a resource that changes all the time does not hide the others.
+    fn take_change(&self) -> Option<ResourceKey> {
+        let (subscriptions, mut last) = (self.subscriptions.lock(), self.last_updated.lock());
+        let first: Bound<&ResourceKey> = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut in_turn = subscriptions.range::<ResourceKey, _>((first, Bound::Unbounded)).chain(subscriptions.iter());
+        let changed = in_turn.find(|(_, subscription)| subscription.take_change()).map(|(key, _)| key.clone());
+        if changed.is_some() {
+            last.clone_from(&changed);
+        }
+        changed
     }
 }
 
@@ -186,6 +204,19 @@ mod tests {
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));
         assert_eq!(one.updated().now_or_never(), None);
         assert_eq!(other.updated().now_or_never(), None);
+    }
+
+    #[test]
+    fn a_resource_that_changes_all_the_time_hides_no_other() {
+        let topics = Arc::<Topics>::default();
+        let one = listener(&topics, "x://a");
+        let (subscription, _) = Subscription::new(topics.clone(), "x://b", &Principal::LOCAL, &one.wake).unwrap();
+        one.add(resource("x://b"), subscription).unwrap();
+        topics.record_update("x://b");
+        for expected in ["x://a", "x://b", "x://a"] {
+            topics.record_update("x://a");
+            assert_eq!(one.updated().now_or_never(), Some(resource(expected)));
+        }
     }
 
     #[test]
