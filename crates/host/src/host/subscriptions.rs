@@ -163,8 +163,9 @@ impl Subscriptions {
     /// returned last, so that a resource that changes all the time does not hide the others.
     fn take_change(&self) -> Option<ResourceKey> {
         let (subscriptions, mut last) = (self.subscriptions.lock(), self.last_updated.lock());
-        let first: Bound<&ResourceKey> = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut in_turn = subscriptions.range::<ResourceKey, _>((first, Bound::Unbounded)).chain(subscriptions.iter());
+        let after_last: (Bound<&ResourceKey>, Bound<&ResourceKey>) =
+            (last.as_ref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let mut in_turn = subscriptions.range::<ResourceKey, _>(after_last).chain(subscriptions.iter());
         let changed = in_turn.find(|(_, subscription)| subscription.take_change()).map(|(key, _)| key.clone());
         if changed.is_some() {
             last.clone_from(&changed);
