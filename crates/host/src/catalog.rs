@@ -215,14 +215,9 @@ impl Catalog {
         }
     }
 
-    /// Returns this catalog with the tools of `other`, which must have no server in common.
-    pub(crate) fn merged_with(mut self, other: Self) -> Self {
-        self.tools.extend(other.tools);
-        self.tools.sort_by(|a, b| a.name.cmp(&b.name));
-        self.server_tools.extend(other.server_tools);
-        self.server_tools.sort_by(|a, b| a.server.cmp(&b.server));
-        self.quarantined = self.quarantined.into_iter().chain(other.quarantined).collect();
-        Self { tool_index: ToolIndex::new(&self.tools), blocks: block::BlockCache::default(), ..self }
+    /// Returns the tools of each server, to build another catalog.
+    pub(crate) fn tool_sets(&self) -> BTreeMap<ServerName, Arc<ToolSet>> {
+        self.server_tools.iter().map(|tools| (tools.server.clone(), tools.set.clone())).collect()
     }
 
     /// Returns the version, which grows with each change.

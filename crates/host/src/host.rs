@@ -460,16 +460,20 @@ impl Host {
         let extra = if sent.is_ok() { finished.await.ok() } else { None };
         self.publish().await;
         let mut servers = Servers::clone(&self.servers.load());
-        // The excerpt with all servers is a copy of the catalog.
-        let mut catalog = self.catalog.load().excerpt(|_| true);
-        if let Some(ExtraServer { server, naming }) = extra {
-            server.settled().await;
-            let sets = BTreeMap::from([(name.clone(), server.snapshot().tools)]);
-            // The merged catalog keeps the version of `catalog`.
-            let any_version = 0;
-            catalog = catalog.merged_with(Catalog::build(any_version, &sets, &naming));
-            servers.insert(name.clone(), server);
-        }
+        let current = self.catalog();
+        let catalog = match extra {
+            Some(ExtraServer { server, naming }) => {
+                server.settled().await;
+                let mut tool_sets = current.tool_sets();
+                tool_sets.insert(name.clone(), server.snapshot().tools);
+                servers.insert(name.clone(), server);
+                // All tools get their names together: in a style that hides the server, another server may have a tool
+                // of the same name.
+                Catalog::build(current.version(), &tool_sets, &naming)
+            }
+            // The excerpt with all servers is a copy of the catalog.
+            None => current.excerpt(|_| true),
+        };
         self.with_fixed_servers(servers, catalog, self.call_context.clone())
     }
 

@@ -306,8 +306,8 @@ fn draft(schema: &Value) -> Draft {
     }
 }
 
-/// Returns the text of `shown`, cut to at most [`MAX_MESSAGE_BYTES`].
-fn clipped_message(shown: &dyn fmt::Display) -> String {
+/// Returns the text of `shown`, cut to at most [`MAX_MESSAGE_BYTES`]. Does not write the rest of a long text first.
+pub(crate) fn clipped_message(shown: &dyn fmt::Display) -> String {
     let mut text = BoundedString { text: String::new() };
     // The writer fails once it is full, which ends the formatting.
     let _ = write!(text, "{shown}");

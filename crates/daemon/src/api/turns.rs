@@ -53,9 +53,9 @@ pub(super) struct NewTurn {
     session: Option<String>,
     /// The model that answers, as `provider/name`, instead of the configured one. Needs the right `operate`.
     model: Option<String>,
-    /// Only the tools of these servers.
+    /// Only the tools of these servers: none if the list is empty.
     servers: Option<Vec<String>>,
-    /// Only tools that one of these patterns matches: `server/tool`, `git/*`, `*/read_*`.
+    /// Only tools that one of these patterns matches: `server/tool`, `git/*`, `*/read_*`. None if the list is empty.
     #[schema(example = json!(["git/*"]))]
     tools: Option<Vec<String>>,
     /// The caller's name for this turn, with which the caller can cancel it.

@@ -409,7 +409,9 @@ impl Gateway {
         let owner = self.find_owner(caller, &uri).await?;
         session.subscriptions.add(&self.0.host, &uri, owner).await.map_err(|error| match error {
             SubscribeError::Call(error) => Refusal::from_host(error, caller.era),
-            error => Refusal::invalid_request(format!("{error} (subscriptions)")),
+            // A bound of the gateway, whose name follows.
+            error @ SubscribeError::TooMany { .. } => Refusal::invalid_request(format!("{error} (subscriptions)")),
+            error => Refusal::invalid_request(error.to_string()),
         })?;
         Ok(Bytes::from_static(b"{}"))
     }
@@ -418,7 +420,7 @@ impl Gateway {
     /// too long.
     async fn subscribe_all(&self, caller: &Caller, mut filter: Filter) -> Listening {
         let limit = self.0.options.bounds.subscriptions;
-        let subscriptions = ResourceSubscriptions::new(limit);
+        let subscriptions = ResourceSubscriptions::new(caller.principal.clone(), limit);
         let subscribe = async |uri: String| {
             let add = async {
                 let owner = self.find_owner(caller, &uri).await.ok()?;

@@ -135,12 +135,12 @@ impl Session {
         Arc::new(Self {
             short_id: Arc::from(&id[..SHOWN_DIGITS]),
             id,
+            subscriptions: ResourceSubscriptions::new(principal.clone(), bounds.subscriptions),
             principal,
             view,
             client_info: OnceLock::new(),
             ended: CancellationToken::new(),
             call_slots: Arc::new(Semaphore::new(max_calls)),
-            subscriptions: ResourceSubscriptions::new(bounds.subscriptions),
             state: Mutex::new(State::new(news)),
             max_calls,
         })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use arc_swap::ArcSwap;
-use toolrack_host::{Host, ServerName, SubscribeError, Subscriptions};
+use toolrack_host::{Caller, Host, Principal, ServerName, SubscribeError, Subscriptions, Way};
 
 /// The subscriptions of one client. Dropping this ends them at the servers.
 #[derive(Debug)]
@@ -14,9 +14,10 @@ pub(super) struct ResourceSubscriptions {
 }
 
 impl ResourceSubscriptions {
-    /// Creates the subscriptions of a client that may listen to `max` resources.
-    pub(super) fn new(max: usize) -> Self {
-        Self { subscriptions: Subscriptions::new(max), names: ArcSwap::default() }
+    /// Creates the subscriptions of a client of `principal` that may listen to `max` resources.
+    pub(super) fn new(principal: Principal, max: usize) -> Self {
+        let subscriptions = Subscriptions::new(max).caller(Caller::of(principal, Way::Gateway));
+        Self { subscriptions, names: ArcSwap::default() }
     }
 
     pub(super) async fn add(

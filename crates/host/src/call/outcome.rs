@@ -50,6 +50,9 @@ pub struct ToolOutcome {
     pub warnings: Vec<String>,
     /// Whether the result is incomplete: `text` is cut, or media were left out.
     pub truncated: bool,
+    /// Whether `text` is cut.
+    #[serde(skip)]
+    pub(super) is_text_cut: bool,
     /// The parts that are stored elsewhere.
     pub artifacts: Vec<Artifact>,
     /// The calls that a [script](crate::Host::scripts) made, in the order in which they began. Empty for other tools.
@@ -90,6 +93,7 @@ impl ToolOutcome {
             structured: None,
             warnings: Vec::new(),
             truncated: false,
+            is_text_cut: false,
             artifacts: Vec::new(),
             calls: Vec::new(),
             duration: Duration::ZERO,
@@ -182,7 +186,7 @@ impl Shaper<'_> {
         let full = std::mem::take(&mut outcome.text);
         let handle = self.store("text/plain", full.as_bytes(), outcome).await;
         outcome.text = fit(&full, self.max_bytes, handle.as_deref()).text.into_owned();
-        outcome.truncated = true;
+        (outcome.truncated, outcome.is_text_cut) = (true, true);
         let total = full.len();
         outcome
             .warnings

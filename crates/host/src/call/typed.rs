@@ -86,7 +86,7 @@ impl ToolOutcome {
             let found = "the whole result unchanged, as `Call::verbatim` asks for".to_owned();
             return Err(TypedError::Empty { tool, found });
         }
-        if self.truncated {
+        if self.is_text_cut {
             return Err(TypedError::Cut { tool });
         }
         if self.text.trim().is_empty() {

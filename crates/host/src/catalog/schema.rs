@@ -17,6 +17,7 @@ mod merge;
 mod report;
 mod root;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -90,7 +91,10 @@ pub fn clean(schema: &Value, provider: Provider) -> Cleaned {
         return Cleaned { schema: schema.clone(), changes: Vec::new() };
     }
     let mut report = Report::default();
-    let schema = dialect::normalise(schema, &mut report);
+    let mut schema = dialect::normalise(schema, &mut report);
+    if let Value::Object(root) = &mut schema {
+        drop_repeated_names(root, &mut report);
+    }
     let mut root = root::flatten(schema, &mut report);
     match provider {
         Provider::OpenAi => apply_openai_rules(&mut root, &mut report),
@@ -124,13 +128,15 @@ fn apply_anthropic_rules(root: &mut Map<String, Value>, report: &mut Report) {
         (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
     };
     let Some(Value::Object(properties)) = root.get_mut("properties") else { return };
-    let refused: Vec<String> = properties.keys().filter(|name| !is_allowed(name)).cloned().collect();
-    for name in refused {
-        properties.shift_remove(&name);
-        report.within("properties", |report| {
-            report.within(&name, |report| report.note("removed: this provider does not accept this property name"));
-        });
-    }
+    properties.retain(|name, _| {
+        let is_allowed = is_allowed(name);
+        if !is_allowed {
+            report.within("properties", |report| {
+                report.within(name, |report| report.note("removed: this provider does not accept this property name"));
+            });
+        }
+        is_allowed
+    });
     keep_defined_required(root, report);
 }
 
@@ -143,9 +149,24 @@ fn allows_type(schema: &Map<String, Value>, name: &str) -> bool {
     }
 }
 
-/// Removes from `required` the names that are not among the properties.
+/// Removes repeated names from `required`, here and in all subschemas. To look for them whenever two of very many parts
+/// are merged would take minutes.
+fn drop_repeated_names(schema: &mut Map<String, Value>, report: &mut Report) {
+    if let Some(Value::Array(names)) = schema.get_mut("required") {
+        keep_first_of_each(names);
+    }
+    dialect::for_each_subschema(schema, report, &mut drop_repeated_names);
+}
+
+fn keep_first_of_each(names: &mut Vec<Value>) {
+    let mut seen = HashSet::with_capacity(names.len());
+    names.retain(|name| seen.insert(name.clone()));
+}
+
+/// Removes from `required` the names that are not among the properties, and those that come twice.
 fn keep_defined_required(schema: &mut Map<String, Value>, report: &mut Report) {
     let Some(Value::Array(mut required)) = schema.shift_remove("required") else { return };
+    keep_first_of_each(&mut required);
     let before = required.len();
     let properties = schema.get("properties").and_then(Value::as_object);
     required.retain(|name| name.as_str().is_some_and(|name| properties.is_some_and(|all| all.contains_key(name))));

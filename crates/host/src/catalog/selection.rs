@@ -6,15 +6,17 @@ use crate::{catalog::CatalogTool, glob::Pattern, spec::ServerName};
 
 /// A choice among the tools of a catalog, for example the tools of an agent, or of a search.
 ///
-/// A tool belongs to a selection if three conditions hold. Its server is among the selected servers (or no servers are
-/// selected) and is not excluded. A pattern of `only` matches the tool (or `only` is empty). No pattern of `without`
-/// matches the tool. A pattern matches `server/tool`, or the model-visible name if it has no server part; [`Pattern`]
-/// describes other spellings.
+/// A tool belongs to a selection if three conditions hold. Its server is among those of [`Self::of_servers`], if that
+/// was called, and is not excluded. A pattern of [`Self::only`] matches the tool, if that was called. No pattern of
+/// [`Self::without`] matches the tool. A pattern matches `server/tool`, or the model-visible name if it has no server
+/// part; [`Pattern`] describes other spellings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    servers: BTreeSet<ServerName>,
+    /// `None` if tools of any server may belong to the selection.
+    servers: Option<BTreeSet<ServerName>>,
     without_servers: BTreeSet<ServerName>,
-    only: Vec<Pattern>,
+    /// `None` if tools of any name may belong to the selection.
+    only: Option<Vec<Pattern>>,
     without: Vec<Pattern>,
     /// Whether no tool belongs to the selection, regardless of the other fields.
     selects_nothing: bool,
@@ -33,10 +35,10 @@ impl Selection {
         Self { selects_nothing: true, ..Self::default() }
     }
 
-    /// Restricts the selection to tools of these servers and of those named before.
+    /// Restricts the selection to tools of these servers and of those named before: to none if there are no servers.
     #[must_use]
     pub fn of_servers(mut self, servers: impl IntoIterator<Item = ServerName>) -> Self {
-        self.servers.extend(servers);
+        self.servers.get_or_insert_default().extend(servers);
         self
     }
 
@@ -47,13 +49,15 @@ impl Selection {
         self
     }
 
-    /// Restricts the selection to tools that one of these patterns, or of those given before, matches.
+    /// Restricts the selection to tools that one of these patterns, or of those given before, matches: to none if there
+    /// are no patterns.
     #[must_use]
     pub fn only(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
+        let only = self.only.get_or_insert_default();
         for pattern in patterns {
             // A pattern may be read in several ways: include only what it certainly means.
-            self.only.extend(pattern.certain_readings());
-            self.only.push(pattern);
+            only.extend(pattern.certain_readings());
+            only.push(pattern);
         }
         self
     }
@@ -76,7 +80,7 @@ impl Selection {
             pattern.matches(tool.server.as_str(), &tool.tool().name) || pattern.matches_name(&tool.name)
         };
         self.may_have(&tool.server)
-            && (self.only.is_empty() || self.only.iter().any(matches))
+            && self.only.as_ref().is_none_or(|only| only.iter().any(matches))
             && !self.without.iter().any(matches)
     }
 
@@ -84,21 +88,16 @@ impl Selection {
     #[must_use]
     pub fn may_have(&self, server: &ServerName) -> bool {
         !self.selects_nothing
-            && (self.servers.is_empty() || self.servers.contains(server))
+            && self.servers.as_ref().is_none_or(|servers| servers.contains(server))
             && !self.without_servers.contains(server)
     }
 
     /// Returns the part of the selection that belongs to this server.
     pub(crate) fn restricted_to(&self, server: ServerName) -> Self {
         if self.may_have(&server) {
-            Self { servers: BTreeSet::from([server]), ..self.clone() }
+            Self { servers: Some(BTreeSet::from([server])), ..self.clone() }
         } else {
-            // This selects no tool: its only server is excluded as well.
-            Self {
-                without_servers: BTreeSet::from([server.clone()]),
-                servers: BTreeSet::from([server]),
-                ..Self::default()
-            }
+            Self::none()
         }
     }
 }

@@ -4,10 +4,14 @@ use std::{cell::Cell, collections::HashSet};
 
 use serde_json::{Map, Value};
 
-use crate::text;
+use crate::{text, validate::clipped_message};
 
 /// The most optional arguments that are shown; further ones are only counted.
 const MAX_OPTIONAL: usize = 4;
+/// The most required arguments that are shown; further ones are only counted.
+const MAX_REQUIRED: usize = 100;
+/// The longest part of the name of an argument or a type that is shown, in bytes.
+const MAX_NAME_BYTES: usize = 200;
 /// The level of an argument's own type.
 const TOP_LEVEL: usize = 0;
 /// The deepest level at which types are written out.
@@ -41,9 +45,12 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
     let printer = TypePrinter { root: schema, types_left: Cell::new(MAX_TYPES) };
     let format_argument = |name: &str, mark: &str| {
         let kind = properties.get(name).map_or_else(any_type, |schema| printer.type_name(schema, TOP_LEVEL));
-        format!("{}{mark}: {kind}", text::for_line(name))
+        format!("{}{mark}: {kind}", shown_name(name))
     };
-    let mut arguments: Vec<String> = required.iter().map(|name| format_argument(name, "")).collect();
+    let mut arguments: Vec<String> = required.iter().take(MAX_REQUIRED).map(|name| format_argument(name, "")).collect();
+    if required.len() > MAX_REQUIRED {
+        arguments.push(format!("+{} required", required.len() - MAX_REQUIRED));
+    }
     let required_names: HashSet<&str> = required.iter().copied().collect();
     let optional: Vec<&String> = properties.keys().filter(|name| !required_names.contains(name.as_str())).collect();
     // A single further argument is shown, because `+1 optional` would hardly be shorter.
@@ -112,7 +119,7 @@ impl TypePrinter<'_> {
 
     fn named_type(&self, name: &str, schema: &Value, depth: usize) -> String {
         if name != "array" {
-            return text::for_line(name).into_owned();
+            return shown_name(name);
         }
         let item = schema.get("items").map_or_else(any_type, |schema| self.type_name(schema, depth + 1));
         if item.contains('|') { format!("({item})[]") } else { format!("{item}[]") }
@@ -134,8 +141,13 @@ fn union(alternatives: &[Value], print: impl Fn(&Value) -> String) -> String {
     if distinct.is_empty() { any_type() } else { distinct.join("|") }
 }
 
+fn shown_name(name: &str) -> String {
+    text::for_line(&text::clip(name, MAX_NAME_BYTES)).into_owned()
+}
+
 fn literal(value: &Value) -> String {
-    text::for_line(&value.to_string()).into_owned()
+    // A long value is not written as a whole and then cut: a schema may refer to it a thousand times.
+    text::for_line(&clipped_message(value)).into_owned()
 }
 
 #[cfg(test)]
@@ -203,6 +215,19 @@ mod tests {
             let shown =
                 signature("t", &json!({ "properties": properties, "required": required, "$defs": { "a": schema } }));
             assert!(shown.len() < 10_000, "{}", shown.len());
+        }
+    }
+
+    #[test]
+    fn long_names_and_values_are_cut_however_often_a_schema_refers_to_them() {
+        let long = "x".repeat(100_000);
+        let names: Vec<String> = (0..1_000).map(|number| format!("a{number}")).chain([long.clone()]).collect();
+        let properties: Map<String, Value> =
+            names.iter().map(|name| (name.clone(), json!({ "$ref": "#/$defs/long" }))).collect();
+        for long in [json!({ "const": long }), json!({ "enum": [long] }), json!({ "type": long })] {
+            let schema = json!({ "properties": properties, "required": names, "$defs": { "long": long } });
+            let shown = signature("t", &schema);
+            assert!(shown.len() < 50_000 && shown.ends_with("+901 required)"), "{}", shown.len());
         }
     }
 

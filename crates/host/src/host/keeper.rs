@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use arc_swap::ArcSwap;
@@ -19,7 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Host, indexer};
 use crate::{
-    catalog::{Catalog, Naming, ToolSet},
+    catalog::{Catalog, CatalogTool, Naming, ToolSet},
     event::Event,
     plan::{Action, plan},
     principal::Principal,
@@ -45,7 +45,7 @@ pub(super) enum Message {
     Add(ServerName, Box<ServerSpec>, DoneSender),
     /// Remove one server from the desired set. The answer says whether the set contained the server.
     Remove(String, oneshot::Sender<bool>),
-    /// Start a server outside of the desired set. The server runs until the answer is dropped.
+    /// Start a server outside of the desired set. The server runs until the answer is dropped, or the keeper ends.
     StartExtra(ServerName, Box<ServerSpec>, oneshot::Sender<ExtraServer>),
     /// Publish a catalog now, with everything that servers published before this message.
     Publish(DoneSender),
@@ -66,6 +66,9 @@ pub(super) struct Lender {
     events: broadcast::Receiver<Event>,
     /// The events of the borrowing host, which gets some events of the lent servers: see [`Self::pass_on`].
     own_events: broadcast::Sender<Event>,
+    /// The servers that were for the principal when the lender last had them. The last events of a server come when the
+    /// lender no longer has it.
+    lent_names: BTreeSet<ServerName>,
 }
 
 impl Lender {
@@ -74,7 +77,34 @@ impl Lender {
         let lender_servers = host.servers.clone();
         let (last_seen, own_names) = (Arc::default(), Arc::default());
         let source = LentServers { lender_servers, last_seen, own_names, principal };
-        Self { source, servers_changed, events, own_events }
+        let mut lender = Self { source, servers_changed, events, own_events, lent_names: BTreeSet::new() };
+        lender.update_lent_names();
+        lender
+    }
+
+    /// Notes which of the lender's servers are for the principal now.
+    fn update_lent_names(&mut self) {
+        let servers = self.source.lender_servers.load_full();
+        for (name, server) in &*servers {
+            self.note_whether_lent(name, server);
+        }
+    }
+
+    fn note_whether_lent(&mut self, name: &ServerName, server: &Server) {
+        if server.spec.is_for(&self.source.principal) {
+            self.lent_names.insert(name.clone());
+        } else {
+            self.lent_names.remove(name);
+        }
+    }
+
+    /// Returns whether the lender's server of this name is for the principal, or was when the lender last had it.
+    fn is_for_principal(&mut self, name: &ServerName) -> bool {
+        let server = self.source.lender_servers.load().get(name).cloned();
+        if let Some(server) = server {
+            self.note_whether_lent(name, &server);
+        }
+        self.lent_names.contains(name)
     }
 
     /// Wakes the keeper after each change in the lent servers, and passes their events on. Ends when `stop` is
@@ -84,6 +114,7 @@ impl Lender {
             tokio::select! {
                 () = stop.cancelled() => return,
                 servers_changed = self.servers_changed.changed() => {
+                    self.update_lent_names();
                     wake_keeper.notify_one();
                     if servers_changed.is_err() {
                         return;
@@ -99,8 +130,9 @@ impl Lender {
     }
 
     /// Passes on an event that concerns all users of a lent server: calls and logs may belong to other principals.
-    /// Events of a server that is not lent, because the borrowing host has its own of that name, stay here.
-    fn pass_on(&self, event: Event) {
+    /// Events of a server that is not lent stay here: because it is not for the principal, or because the borrowing
+    /// host has its own of that name.
+    fn pass_on(&mut self, event: Event) {
         let (Event::McpServerState { server, .. }
         | Event::McpServerConnected { server, .. }
         | Event::McpServerDisconnected { server, .. }
@@ -109,7 +141,7 @@ impl Lender {
         else {
             return;
         };
-        if !self.source.own_names.load().contains(server) {
+        if !self.source.own_names.load().contains(server) && self.is_for_principal(server) {
             // The only failure is that no receiver exists.
             let _ = self.own_events.send(event);
         }
@@ -172,6 +204,8 @@ pub(super) struct Keeper {
     /// Stopped servers that may not have ended yet, each with a token that is cancelled once the server has ended. A
     /// new server of the same name waits for that.
     ending_servers: BTreeMap<ServerName, CancellationToken>,
+    /// The servers outside of the desired set, for as long as their users keep them.
+    extra_servers: Vec<Weak<Server>>,
     /// The earliest moment for the next catalog, unless a caller asks for one.
     next_publish_at: Instant,
 }
@@ -199,6 +233,7 @@ impl Keeper {
             stop_on_drop: stop.drop_guard(),
             published_tools: BTreeMap::new(),
             ending_servers: BTreeMap::new(),
+            extra_servers: Vec::new(),
             next_publish_at: Instant::now(),
         }
     }
@@ -235,6 +270,8 @@ impl Keeper {
                     // No other server has this name, so there is no predecessor to wait for.
                     let predecessor = None;
                     let server = Arc::new(Server::start(name, *spec, &self.context, predecessor));
+                    self.extra_servers.retain(|server| server.strong_count() > 0);
+                    self.extra_servers.push(Arc::downgrade(&server));
                     // If the receiver is gone, the server is dropped here, and so it stops.
                     let _ = done.send(ExtraServer { server, naming: self.naming.load_full() });
                     wake_keeper.notify_one();
@@ -259,6 +296,7 @@ impl Keeper {
             if is_shutdown {
                 // Without a lender, `apply` below leaves out the lent servers as well.
                 self.lender = None;
+                self.extra_servers.iter().filter_map(Weak::upgrade).for_each(|server| server.stop());
             }
             if let Some(desired) = desired {
                 self.apply(desired);
@@ -380,7 +418,7 @@ impl Keeper {
             .filter(|(_, set)| !set.tools.is_empty() || !set.mismatched.is_empty())
             .collect();
         let naming = self.naming.load_full();
-        let changed_servers: BTreeSet<_> = sets
+        let mut changed_servers: BTreeSet<_> = sets
             .keys()
             .chain(self.published_tools.keys())
             .filter(|name| match (sets.get(*name), self.published_tools.get(*name)) {
@@ -394,8 +432,12 @@ impl Keeper {
             return;
         }
         let began = Instant::now();
-        let version = self.catalog.load().version() + 1;
-        let catalog = Arc::new(Catalog::build(version, &sets, &naming));
+        let previous = self.catalog.load_full();
+        let catalog = Arc::new(Catalog::build(previous.version() + 1, &sets, &naming));
+        if !naming.is_stable() {
+            // A change of one server can rename tools of another.
+            changed_servers.extend(servers_with_renamed_tools(&previous, &catalog));
+        }
         self.catalog.store(catalog.clone());
         self.indexer.notify_one();
         self.published_tools = sets;
@@ -414,4 +456,13 @@ impl Keeper {
         }
         self.next_publish_at = Instant::now() + began.elapsed() * PAUSE_FACTOR;
     }
+}
+
+/// Returns the servers of tools whose names in `previous` lead to no tool, or to another one, in `current`.
+fn servers_with_renamed_tools(previous: &Catalog, current: &Catalog) -> BTreeSet<ServerName> {
+    let is_renamed = |tool: &&CatalogTool| {
+        let namesake = current.get(&tool.name);
+        namesake.is_none_or(|found| found.server != tool.server || found.as_listed().name != tool.as_listed().name)
+    };
+    previous.tools().filter(is_renamed).map(|tool| tool.server.clone()).collect()
 }

@@ -1,12 +1,13 @@
 //! Subscribes listeners to changes of resources.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use super::Host;
 use crate::{
-    call::CallError,
-    link::inbound::topics::{MAX_RESOURCES_PER_SERVER, Subscription},
+    call::{CallError, admit},
+    link::inbound::topics::{Full, MAX_RESOURCES_PER_MEMBER, MAX_RESOURCES_PER_SERVER, Subscription},
     spec::ServerName,
+    witness::Caller,
 };
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -22,19 +23,47 @@ pub struct Subscriptions {
     /// Wakes the listener when a resource has changed, and when a new subscription may have missed a change.
     wake: Arc<Notify>,
     subscriptions: Mutex<SubscriptionMap>,
+    /// The resource that [`Self::updated`] returned last.
+    last_updated: Mutex<Option<ResourceKey>>,
     /// The maximum number of resources.
     limit: usize,
+    /// The caller who listens.
+    caller: Caller,
 }
 
-type SubscriptionMap = BTreeMap<(ServerName, String), Subscription>;
+/// A resource: its server and its URI.
+type ResourceKey = (ServerName, String);
+
+type SubscriptionMap = BTreeMap<ResourceKey, Subscription>;
 
 /// The reason why a resource was not subscribed to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubscribeError {
-    /// This listener, or all listeners of the server together, have reached the limit of resources.
+    /// This listener has reached its limit of resources.
     #[error("no more than {limit} resources can be subscribed to; end another subscription first")]
     TooMany {
+        /// The limit.
+        limit: usize,
+    },
+    /// All listeners of one member of a team together have reached the limit for one server.
+    #[error(
+        "a member can subscribe to no more than {limit} resources of `{server}`; end another of your subscriptions first"
+    )]
+    MemberShare {
+        /// The server.
+        server: ServerName,
+        /// The limit.
+        limit: usize,
+    },
+    /// All listeners of the server together have reached the limit.
+    #[error(
+        "all clients together can subscribe to no more than {limit} resources of `{server}`; try again when another client \
+         has ended a subscription"
+    )]
+    ServerFull {
+        /// The server.
+        server: ServerName,
         /// The limit.
         limit: usize,
     },
@@ -47,7 +76,21 @@ impl Subscriptions {
     /// Creates a listener that may subscribe to at most `limit` resources.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { wake: Arc::default(), subscriptions: Mutex::default(), limit }
+        Self {
+            wake: Arc::default(),
+            subscriptions: Mutex::default(),
+            last_updated: Mutex::default(),
+            limit,
+            caller: Caller::default(),
+        }
+    }
+
+    /// Sets the caller who listens. A member of a team may use only a share of the resources of a server, in all their
+    /// listeners together, and subscribes to no resource of a server that is not [for](crate::ServerSpec::is_for) them.
+    /// Default: the program that embeds this library, which has no share of its own.
+    #[must_use]
+    pub fn caller(self, caller: Caller) -> Self {
+        Self { caller, ..self }
     }
 
     /// Subscribes to a resource of `server` by its URI. Waits until the server has agreed, at most as long as the
@@ -61,9 +104,14 @@ impl Subscriptions {
         if self.check_subscribed(&self.subscriptions.lock(), &key)? {
             return Ok(());
         }
-        let topics = host.server(server)?.topics(&key.0);
-        let subscription = Subscription::new(topics, uri, &self.wake);
-        let (subscription, state) = subscription.ok_or(SubscribeError::TooMany { limit: MAX_RESOURCES_PER_SERVER })?;
+        let known_server = host.server(server)?;
+        admit(&known_server, server, &self.caller)?;
+        let subscription = Subscription::new(known_server.topics(&key.0), uri, self.caller.principal(), &self.wake);
+        let (subscription, state) = subscription.map_err(|full| match full {
+            Full::MemberShare => SubscribeError::MemberShare { server: key.0.clone(), limit: MAX_RESOURCES_PER_MEMBER },
+            Full::Server => SubscribeError::ServerFull { server: key.0.clone(), limit: MAX_RESOURCES_PER_SERVER },
+        })?;
+        drop(known_server);
         host.wait_until_subscribed(server, uri, state).await?;
         self.add(key, subscription)
     }
@@ -104,17 +152,25 @@ impl Subscriptions {
     pub async fn updated(&self) -> (ServerName, String) {
         loop {
             let wakeup = self.wake.notified();
-            let changed = self
-                .subscriptions
-                .lock()
-                .iter()
-                .find(|(_, subscription)| subscription.take_change())
-                .map(|(key, _)| key.clone());
-            if let Some(changed) = changed {
+            if let Some(changed) = self.take_change() {
                 return changed;
             }
             wakeup.await;
         }
+    }
+
+    /// Returns a resource that has changed since it was last returned. Looks first at those after the one that was
+    /// returned last, so that a resource that changes all the time does not hide the others.
+    fn take_change(&self) -> Option<ResourceKey> {
+        let (subscriptions, mut last) = (self.subscriptions.lock(), self.last_updated.lock());
+        let after_last: (Bound<&ResourceKey>, Bound<&ResourceKey>) =
+            (last.as_ref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let mut in_turn = subscriptions.range::<ResourceKey, _>(after_last).chain(subscriptions.iter());
+        let changed = in_turn.find(|(_, subscription)| subscription.take_change()).map(|(key, _)| key.clone());
+        if changed.is_some() {
+            last.clone_from(&changed);
+        }
+        changed
     }
 }
 
@@ -123,7 +179,10 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
-    use crate::link::{LinkError, inbound::topics::Topics};
+    use crate::{
+        link::{LinkError, inbound::topics::Topics},
+        principal::{Kind, Principal, Role},
+    };
 
     fn resource(uri: &str) -> (ServerName, String) {
         (ServerName::new("s").unwrap(), uri.to_owned())
@@ -131,7 +190,7 @@ mod tests {
 
     fn listener(topics: &Arc<Topics>, uri: &str) -> Subscriptions {
         let subscriptions = Subscriptions::new(8);
-        let (subscription, _) = Subscription::new(topics.clone(), uri, &subscriptions.wake).unwrap();
+        let (subscription, _) = Subscription::new(topics.clone(), uri, &Principal::LOCAL, &subscriptions.wake).unwrap();
         subscriptions.add(resource(uri), subscription).unwrap();
         subscriptions
     }
@@ -146,6 +205,19 @@ mod tests {
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));
         assert_eq!(one.updated().now_or_never(), None);
         assert_eq!(other.updated().now_or_never(), None);
+    }
+
+    #[test]
+    fn a_resource_that_changes_all_the_time_hides_no_other() {
+        let topics = Arc::<Topics>::default();
+        let one = listener(&topics, "x://a");
+        let (subscription, _) = Subscription::new(topics.clone(), "x://b", &Principal::LOCAL, &one.wake).unwrap();
+        one.add(resource("x://b"), subscription).unwrap();
+        topics.record_update("x://b");
+        for expected in ["x://a", "x://b", "x://a"] {
+            topics.record_update("x://a");
+            assert_eq!(one.updated().now_or_never(), Some(resource(expected)));
+        }
     }
 
     #[test]
@@ -180,7 +252,7 @@ mod tests {
     fn a_change_during_the_handshake_is_reported_after_it() {
         let topics = Arc::<Topics>::default();
         let one = Subscriptions::new(8);
-        let (subscription, _) = Subscription::new(topics.clone(), "x://a", &one.wake).unwrap();
+        let (subscription, _) = Subscription::new(topics.clone(), "x://a", &Principal::LOCAL, &one.wake).unwrap();
         let mut update = Box::pin(one.updated());
         topics.record_update("x://a");
         assert_eq!((&mut update).now_or_never(), None, "it is not subscribed yet");
@@ -193,7 +265,7 @@ mod tests {
         let topics = Arc::<Topics>::default();
         let one = listener(&topics, "x://a");
         topics.record_update("x://a");
-        let (again, _) = Subscription::new(topics.clone(), "x://a", &one.wake).unwrap();
+        let (again, _) = Subscription::new(topics.clone(), "x://a", &Principal::LOCAL, &one.wake).unwrap();
         one.add(resource("x://a"), again).unwrap();
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));
         assert_eq!(one.updated().now_or_never(), None);
@@ -206,8 +278,30 @@ mod tests {
         let topics = Arc::<Topics>::default();
         let all: Vec<_> =
             (0..MAX_RESOURCES_PER_SERVER).map(|number| listener(&topics, &format!("x://{number}"))).collect();
-        assert!(Subscription::new(topics.clone(), "x://more", &Arc::default()).is_none());
+        let subscribe = || Subscription::new(topics.clone(), "x://more", &Principal::LOCAL, &Arc::default());
+        assert_eq!(subscribe().err(), Some(Full::Server));
         drop(all);
-        assert!(Subscription::new(topics, "x://more", &Arc::default()).is_some());
+        assert!(subscribe().is_ok());
+    }
+
+    #[test]
+    fn a_member_listens_to_a_share_of_the_resources_of_a_server_and_leaves_the_others_to_others() {
+        let topics = Arc::<Topics>::default();
+        let member = |subject: &str| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
+        let subscribe = |who: &Principal, number: usize| {
+            Subscription::new(topics.clone(), &format!("x://{number}"), who, &Arc::default()).map(|(one, _)| one)
+        };
+        let ann = member("ann");
+        let mut of_ann: Vec<_> = (0..MAX_RESOURCES_PER_MEMBER).map(|number| subscribe(&ann, number).unwrap()).collect();
+        // Neither another role nor another membership is another member.
+        let again = ann.clone().with_role(Role::Admin).in_membership(1);
+        assert_eq!(subscribe(&again, MAX_RESOURCES_PER_MEMBER).err(), Some(Full::MemberShare));
+        let _of_bob = subscribe(&member("bob"), MAX_RESOURCES_PER_MEMBER).unwrap();
+        // A second listener to the same resource takes no further place, and keeps the place of the first.
+        let second = subscribe(&ann, 0).unwrap();
+        drop(of_ann.remove(0));
+        assert_eq!(subscribe(&ann, MAX_RESOURCES_PER_MEMBER).err(), Some(Full::MemberShare));
+        drop(second);
+        assert!(subscribe(&ann, MAX_RESOURCES_PER_MEMBER).is_ok());
     }
 }

@@ -9,30 +9,32 @@ use super::MAX_DEPTH;
 /// Integers up to this size are also distinct as floating-point numbers.
 const MAX_EXACT_INTEGER: f64 = (1_u64 << 53) as f64;
 
-/// The most keywords of schemas, and entries of `enum` and `required`, that are checked before the validator is used
-/// instead.
-const MAX_CHECKS: usize = 10_000;
+/// The most steps of one check, before the validator is used instead. A step is a subschema, one of its keywords, an entry
+/// of a list in it, a member or an item of the instance, or [`BYTES_PER_STEP`] bytes of text.
+const MAX_STEPS: usize = 20_000;
+
+/// How many bytes of text cost one step.
+const BYTES_PER_STEP: usize = 1_000;
 
 /// Returns whether a quick check shows that `instance` matches `schema`; after `false`, only a validator can tell.
 ///
 /// The schemas of most tools are an object whose properties have a type. The first [`Validator`] of a process takes
-/// some milliseconds, most of them for the meta-schema; this check takes microseconds. It looks at up to 10,000
-/// keywords of schemas and entries of `enum` and `required`, at most 64 levels deep. So it needs little time and stack,
-/// and unlike the validator, it may be called on any thread.
+/// some milliseconds, most of them for the meta-schema; this check takes microseconds. It takes at most 20,000 small
+/// steps, at most 64 levels deep, however large schema and instance are. So it needs little time and stack, and unlike
+/// the validator, it may be called on any thread.
 ///
 /// The check supports only keywords that mean the same in every draft. For an invalid schema, it may return `true`.
 ///
 /// [`Validator`]: super::Validator
 #[must_use]
 pub fn plainly_fits(schema: &Value, instance: &Value) -> bool {
-    QuickCheck { root: schema, checks_left: Cell::new(MAX_CHECKS) }.fits(schema, instance, MAX_DEPTH)
+    QuickCheck { root: schema, steps_left: Cell::new(MAX_STEPS) }.fits(schema, instance, MAX_DEPTH)
 }
 
 /// One check of a whole schema.
 struct QuickCheck<'a> {
     root: &'a Value,
-    /// How many more keywords of schemas, and entries of `enum` and `required`, may be checked.
-    checks_left: Cell<usize>,
+    steps_left: Cell<usize>,
 }
 
 impl QuickCheck<'_> {
@@ -40,16 +42,23 @@ impl QuickCheck<'_> {
         let (Value::Object(schema), Some(levels)) = (schema, levels.checked_sub(1)) else {
             return false;
         };
-        schema.iter().all(|(keyword, value)| {
-            self.spend_checks(1) && self.fits_keyword(schema, (keyword, value), instance, levels)
-        })
+        // A subschema without keywords costs a step as well: a list may have millions of them.
+        self.spend(1)
+            && schema
+                .iter()
+                .all(|(keyword, value)| self.spend(1) && self.fits_keyword(schema, (keyword, value), instance, levels))
     }
 
-    /// Subtracts `count` from [`Self::checks_left`]. Returns `false` if fewer are left.
-    fn spend_checks(&self, count: usize) -> bool {
-        let left = self.checks_left.get().checked_sub(count);
-        self.checks_left.set(left.unwrap_or_default());
+    /// Subtracts `steps` from [`Self::steps_left`]. Returns `false` if fewer are left.
+    fn spend(&self, steps: usize) -> bool {
+        let left = self.steps_left.get().checked_sub(steps);
+        self.steps_left.set(left.unwrap_or_default());
         left.is_some()
+    }
+
+    /// Spends the steps to look each member up by its name.
+    fn spend_names(&self, members: &Map<String, Value>) -> bool {
+        self.spend(members.keys().map(|name| 1 + text_steps(name)).sum())
     }
 
     fn fits_keyword(
@@ -67,42 +76,42 @@ impl QuickCheck<'_> {
             "anyOf" => value.as_array().is_some_and(|any| any.iter().any(|branch| self.fits(branch, instance, levels))),
             "allOf" => value.as_array().is_some_and(|all| all.iter().all(|branch| self.fits(branch, instance, levels))),
             "type" => match value {
-                Value::Array(types) => types.iter().any(|name| is_of_type(name, instance)),
+                Value::Array(types) => self.spend(types.len()) && types.iter().any(|name| is_of_type(name, instance)),
                 name => is_of_type(name, instance),
             },
-            "enum" => {
-                value.as_array().is_some_and(|values| self.spend_checks(values.len()) && values.contains(instance))
-            }
-            "const" => value == instance,
+            "enum" => value.as_array().is_some_and(|values| self.spend(steps(value)) && values.contains(instance)),
+            "const" => self.spend(steps(value)) && value == instance,
             "properties" => value.as_object().is_some_and(|properties| {
                 let fits = |(name, member): (&String, &Value)| {
                     properties.get(name).is_none_or(|property| self.fits(property, member, levels))
                 };
-                instance.as_object().is_none_or(|members| members.iter().all(fits))
+                instance.as_object().is_none_or(|members| self.spend_names(members) && members.iter().all(fits))
             }),
             "required" => value.as_array().is_some_and(|names| {
                 let is_present =
                     |members: &Map<_, _>, name: &Value| name.as_str().is_some_and(|name| members.contains_key(name));
                 let has_all = |members: &Map<_, _>| names.iter().all(|name| is_present(members, name));
-                self.spend_checks(names.len()) && instance.as_object().is_none_or(has_all)
+                self.spend(steps(value)) && instance.as_object().is_none_or(has_all)
             }),
             "additionalProperties" => {
                 let named = schema.get("properties").and_then(Value::as_object);
                 let is_named = |name: &str| named.is_some_and(|named| named.contains_key(name));
                 let fits = |member: &Value| value.as_bool().unwrap_or_else(|| self.fits(value, member, levels));
-                instance
-                    .as_object()
-                    .is_none_or(|members| members.iter().all(|(name, member)| is_named(name) || fits(member)))
+                let all_fit = |members: &Map<_, _>| members.iter().all(|(name, member)| is_named(name) || fits(member));
+                instance.as_object().is_none_or(|members| self.spend_names(members) && all_fit(members))
             }
             // Only the form that means the same in every draft: one schema for all items.
             "items" => match instance {
-                Value::Array(items) => items.iter().all(|item| self.fits(value, item, levels)),
+                Value::Array(items) => {
+                    self.spend(items.len()) && items.iter().all(|item| self.fits(value, item, levels))
+                }
                 _ => value.is_object(),
             },
             "minimum" => is_bounded(instance, value, |number, bound| number >= bound),
             "maximum" => is_bounded(instance, value, |number, bound| number <= bound),
             "minLength" | "maxLength" => {
-                is_length_in_bound(keyword, instance.as_str().map(|text| text.chars().count()), value)
+                self.spend(instance.as_str().map_or(0, text_steps))
+                    && is_length_in_bound(keyword, instance.as_str().map(|text| text.chars().count()), value)
             }
             "minItems" | "maxItems" => is_length_in_bound(keyword, instance.as_array().map(Vec::len), value),
             _ => false,
@@ -112,9 +121,24 @@ impl QuickCheck<'_> {
     /// Returns the target of `#/$defs/NAME` or `#/definitions/NAME`, for a name without escapes.
     fn target(&self, reference: &Value) -> Option<&Value> {
         let path = reference.as_str()?.strip_prefix("#/")?;
-        let (section, name) = path.split_once('/')?;
+        let (section, name) = path.split_once('/').filter(|_| self.spend(text_steps(path)))?;
         let is_plain = matches!(section, "$defs" | "definitions") && !name.contains(['/', '~', '%']);
         self.root.get(section)?.get(name).filter(|_| is_plain)
+    }
+}
+
+/// Returns the steps to read a text.
+fn text_steps(text: &str) -> usize {
+    text.len() / BYTES_PER_STEP
+}
+
+/// Returns the steps to compare a value of the schema.
+fn steps(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text_steps(text),
+        Value::Array(items) => items.iter().map(|item| 1 + steps(item)).sum(),
+        Value::Object(members) => members.iter().map(|(name, member)| 1 + text_steps(name) + steps(member)).sum(),
+        _ => 0,
     }
 }
 
@@ -207,6 +231,31 @@ mod tests {
         let twice = json!([{ "$ref": "#/$defs/a" }, { "$ref": "#/$defs/a" }]);
         let schema = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "anyOf": twice } } });
         assert!(!plainly_fits(&schema, &json!(1)));
+    }
+
+    /// Each of these schemas refers thousands of times to a part that costs much with its instance.
+    #[test]
+    fn a_large_instance_is_looked_at_for_a_moment_only() {
+        let text = "x".repeat(1_000_000);
+        let many = 100_000;
+        let members: Map<String, Value> = (0..many).map(|number| (format!("m{number}"), json!(1))).collect();
+        let empty = json!({ "allOf": vec![json!({}); many] });
+        let started = std::time::Instant::now();
+        for (part, instance) in [
+            (json!({ "minLength": 1 }), json!(text)),
+            (json!({ "const": text }), json!(text)),
+            (json!({ "enum": [text] }), json!(text)),
+            (json!({ "items": {} }), json!(vec![1; many])),
+            (json!({ "properties": {} }), json!(members)),
+            (json!({ "additionalProperties": true }), json!(members)),
+            (json!({ "required": [text] }), Value::Object(Map::from_iter([(text.clone(), json!(1))]))),
+            (json!({ "type": vec!["null"; many] }), json!(1)),
+            (empty, json!(1)),
+        ] {
+            let schema = json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); 3_000], "$defs": { "a": part } });
+            assert!(!plainly_fits(&schema, &instance));
+        }
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
     }
 
     fn instances() -> impl Strategy<Value = Value> {

@@ -90,7 +90,7 @@ fn a_block_is_made_once_and_shared() {
     });
     assert!(blocks.iter().all(|block| Arc::ptr_eq(block, &blocks[0])));
     assert_eq!(blocks[0].bytes().as_ptr(), blocks[0].json().get().as_ptr(), "the bytes are not copied");
-    let all = Selection::all().of_servers([]);
+    let all = Selection::all().without_servers([]);
     assert!(Arc::ptr_eq(&catalog.block(&kind.selection(all)), &blocks[0]), "everything, said otherwise");
 }
 

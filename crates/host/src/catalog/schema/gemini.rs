@@ -162,7 +162,13 @@ fn take_shared(schema: Schema, report: &mut Report) -> Schema {
     ];
     let mut shared = Map::new();
     for (keyword, value) in schema {
-        let is_small = value.as_str().is_none_or(|text| text.len() <= MAX_SHARED_BYTES);
+        let is_small = match &value {
+            Value::String(text) => text.len() <= MAX_SHARED_BYTES,
+            Value::Array(names) => {
+                names.iter().filter_map(Value::as_str).map(str::len).sum::<usize>() <= MAX_SHARED_BYTES
+            }
+            _ => true,
+        };
         if SHARED_KEYWORDS.contains(&keyword.as_str()) && is_small {
             shared.insert(keyword, value);
         } else {
@@ -172,7 +178,7 @@ fn take_shared(schema: Schema, report: &mut Report) -> Schema {
     shared
 }
 
-/// The longest text that is copied into each alternative, in bytes.
+/// The longest text, or list of names, that is copied into each alternative, in bytes.
 const MAX_SHARED_BYTES: usize = 1_024;
 
 /// Builds a schema of `anyOf` only: its siblings are moved into each alternative.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// Adds the constraints of `extra` to `base`. If the two values of a keyword cannot be combined in one schema, `base`
 /// keeps its own value, and the result holds the other. For annotations such as `description`, the value of `extra`
-/// wins.
+/// wins. A name in `required` of both is then there twice: see [`drop_repeated_names`](super::drop_repeated_names).
 pub(super) fn merge_constraints(base: &mut Map<String, Value>, extra: Map<String, Value>) -> Map<String, Value> {
     let mut conflicts = Map::new();
     for (keyword, new) in extra {
@@ -26,11 +26,7 @@ pub(super) fn merge_constraints(base: &mut Map<String, Value>, extra: Map<String
                     }
                 }
             }
-            ("required", Value::Array(old), Value::Array(new)) => {
-                let old_names: HashSet<String> = old.iter().map(Value::to_string).collect();
-                old.extend(new.into_iter().filter(|name| !old_names.contains(&name.to_string())));
-            }
-            ("allOf", Value::Array(old), Value::Array(new)) => old.extend(new),
+            ("required" | "allOf", Value::Array(old), Value::Array(new)) => old.extend(new),
             ("title" | "description" | "default" | "examples" | "deprecated" | "readOnly" | "writeOnly", old, new) => {
                 *old = new;
             }

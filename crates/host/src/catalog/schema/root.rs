@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{add_hint, allows_type, merge, report::Report};
+use super::{add_hint, allows_type, drop_repeated_names, merge, report::Report};
 
 /// The longest hint about alternatives, in bytes.
 const MAX_HINT_BYTES: usize = 400;
@@ -65,6 +65,7 @@ pub(super) fn merge_all_of(schema: &mut Map<String, Value>, report: &mut Report)
         }
     }
     report.leave();
+    drop_repeated_names(schema, report);
 }
 
 /// Turns alternatives into one object with the properties of all of them. Only properties that all of them require stay

@@ -583,6 +583,24 @@ fn gemini_gets_alternatives_of_objects_as_one_object() {
     );
 }
 
+/// Checks the time as well: to look for repeated names with each of these parts would take a minute.
+#[test]
+fn names_that_many_parts_require_are_merged_once() {
+    let names: Vec<_> = (0..30_000).map(|number| format!("name{number}")).collect();
+    let parts = (0..5_000).map(|number| json!({ "required": [format!("name{number}"), format!("more{number}")] }));
+    let parts: Vec<_> = [json!({ "required": names })].into_iter().chain(parts).collect();
+    let nested = json!({ "type": "object", "properties": { "p": { "type": "object", "allOf": parts.clone() } } });
+    let started = std::time::Instant::now();
+    for provider in CLEANING {
+        cleaned(&nested, provider);
+        let schema = cleaned(&json!({ "type": "object", "allOf": parts.clone() }), provider);
+        let required = schema["required"].as_array().map_or(0, Vec::len);
+        let expected = if provider == Provider::OpenAi { 35_000 } else { 0 };
+        assert_eq!(required, expected, "{provider}");
+    }
+    assert!(started.elapsed() < std::time::Duration::from_secs(10), "{:?}", started.elapsed());
+}
+
 #[test]
 fn the_report_is_bounded_for_names_of_any_length() {
     let long = "é/".repeat(10_000);

@@ -128,3 +128,12 @@ fn a_name_as_a_model_sees_it_chooses_one_tool() {
         assert_eq!(rest.len(), SERVERS.len() * TOOLS.len() - expected.len(), "{written}: {rest:?}");
     }
 }
+
+#[test]
+fn a_list_of_no_servers_or_patterns_selects_no_tools() {
+    let count = |selection: &Selection| whole_catalog().tools().filter(|tool| selection.has(tool)).count();
+    assert_eq!(count(&Selection::all().of_servers([])), 0);
+    assert_eq!(count(&Selection::all().only([])), 0);
+    assert_eq!(count(&Selection::all().without_servers([]).without([])), SERVERS.len() * TOOLS.len());
+    assert_eq!(count(&Selection::all().of_servers([]).of_servers([name("fs")])), TOOLS.len());
+}

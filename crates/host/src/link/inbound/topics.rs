@@ -14,10 +14,23 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use crate::{link::error::LinkError, spec::ServerName};
+use crate::{link::error::LinkError, principal::Principal, spec::ServerName};
 
 /// The most resources of one server that may have listeners at once.
-pub(crate) const MAX_RESOURCES_PER_SERVER: usize = 1_000;
+pub(crate) const MAX_RESOURCES_PER_SERVER: usize = 2_048;
+
+/// The most resources of one server that one member of a team may listen to at once, so that no member keeps all others
+/// out. The user of a machine with a single user may listen to [`MAX_RESOURCES_PER_SERVER`].
+pub(crate) const MAX_RESOURCES_PER_MEMBER: usize = MAX_RESOURCES_PER_SERVER / 8;
+
+/// The reason why a listener cannot be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The member listens to [`MAX_RESOURCES_PER_MEMBER`] resources of the server already.
+    MemberShare,
+    /// [`MAX_RESOURCES_PER_SERVER`] resources of the server have listeners already.
+    Server,
+}
 
 /// Says whether a resource has changed since its listener last checked. Any number of changes counts as one.
 #[derive(Debug)]
@@ -39,6 +52,9 @@ impl ChangeFlag {
 pub(crate) struct Subscription {
     topics: Arc<Topics>,
     uri: String,
+    /// The [key](Principal::person_key) of the member of a team who listens; `None` for the user of a machine with a
+    /// single user.
+    member: Option<String>,
     /// The number of the listener in the topic.
     number: u64,
     change_flag: Arc<ChangeFlag>,
@@ -51,16 +67,20 @@ impl fmt::Debug for Subscription {
 }
 
 impl Subscription {
-    /// Subscribes to a resource; changes of the resource notify `wake`. Returns `None` if the server has reached its
-    /// limit of resources with listeners.
+    /// Subscribes `principal` to a resource; changes of the resource notify `wake`.
+    ///
+    /// # Errors
+    /// [`Full`], if the principal or the server has reached its limit of resources.
     pub(crate) fn new(
         topics: Arc<Topics>,
         uri: &str,
+        principal: &Principal,
         wake: &Arc<Notify>,
-    ) -> Option<(Self, watch::Receiver<SubscriptionState>)> {
+    ) -> Result<(Self, watch::Receiver<SubscriptionState>), Full> {
         let change_flag = Arc::new(ChangeFlag { is_set: AtomicBool::new(false), wake: wake.clone() });
-        let (number, state) = topics.add(uri, &change_flag)?;
-        Some((Self { topics, uri: uri.to_owned(), number, change_flag }, state))
+        let member = (!principal.is_local()).then(|| principal.person_key());
+        let (number, state) = topics.add(uri, member.as_deref(), &change_flag)?;
+        Ok((Self { topics, uri: uri.to_owned(), member, number, change_flag }, state))
     }
 
     /// Returns whether the resource has changed since the last call.
@@ -71,7 +91,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.topics.remove(&self.uri, self.number);
+        self.topics.remove(&self.uri, self.member.as_deref(), self.number);
     }
 }
 
@@ -122,6 +142,8 @@ pub(crate) struct Topics {
 #[derive(Debug, Default)]
 struct State {
     topics: BTreeMap<String, Topic>,
+    /// For each member of a team, by key: the resources that they listen to, and with how many listeners.
+    shares: BTreeMap<String, BTreeMap<String, usize>>,
     /// The number of the newest topic or listener.
     last_number: u64,
 }
@@ -130,6 +152,30 @@ impl State {
     fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
+    }
+
+    /// Counts a listener in the share of its member. Fails for a further resource if the share is used up.
+    fn take_share(&mut self, member: &str, uri: &str) -> Result<(), Full> {
+        let resources = self.shares.entry(member.to_owned()).or_default();
+        if !resources.contains_key(uri) && resources.len() >= MAX_RESOURCES_PER_MEMBER {
+            return Err(Full::MemberShare);
+        }
+        *resources.entry(uri.to_owned()).or_default() += 1;
+        Ok(())
+    }
+
+    /// Removes a listener from the share of its member.
+    fn give_share_back(&mut self, member: &str, uri: &str) {
+        let Some(resources) = self.shares.get_mut(member) else { return };
+        if let Some(listeners) = resources.get_mut(uri) {
+            *listeners -= 1;
+            if *listeners == 0 {
+                resources.remove(uri);
+            }
+        }
+        if resources.is_empty() {
+            self.shares.remove(member);
+        }
     }
 }
 
@@ -151,35 +197,43 @@ impl Topic {
 }
 
 impl Topics {
-    /// Adds a listener. Returns its number and the state of the subscription; `None` if too many resources have
-    /// listeners.
-    fn add(&self, uri: &str, change_flag: &Arc<ChangeFlag>) -> Option<(u64, watch::Receiver<SubscriptionState>)> {
+    /// Adds a listener of `member`. Returns its number and the state of the subscription.
+    fn add(
+        &self,
+        uri: &str,
+        member: Option<&str>,
+        change_flag: &Arc<ChangeFlag>,
+    ) -> Result<(u64, watch::Receiver<SubscriptionState>), Full> {
         let mut state = self.state.lock();
-        if !state.topics.contains_key(uri) {
-            if state.topics.len() >= MAX_RESOURCES_PER_SERVER {
-                return None;
-            }
-            let topic = Topic {
-                number: state.next_number(),
+        if !state.topics.contains_key(uri) && state.topics.len() >= MAX_RESOURCES_PER_SERVER {
+            return Err(Full::Server);
+        }
+        if let Some(member) = member {
+            state.take_share(member, uri)?;
+        }
+        let (topic_number, number) = (state.next_number(), state.next_number());
+        let topic = state.topics.entry(uri.to_owned()).or_insert_with(|| {
+            self.changed.notify_one();
+            Topic {
+                number: topic_number,
                 listeners: BTreeMap::new(),
                 subscription_state: watch::Sender::new(SubscriptionState::Pending),
                 has_agreed: false,
-            };
-            state.topics.insert(uri.to_owned(), topic);
-            self.changed.notify_one();
-        }
-        let number = state.next_number();
-        let topic = state.topics.get_mut(uri)?;
+            }
+        });
         topic.listeners.insert(number, change_flag.clone());
-        Some((number, topic.subscription_state.subscribe()))
+        Ok((number, topic.subscription_state.subscribe()))
     }
 
-    fn remove(&self, uri: &str, number: u64) {
-        let topics = &mut self.state.lock().topics;
-        let Some(topic) = topics.get_mut(uri) else { return };
+    fn remove(&self, uri: &str, member: Option<&str>, number: u64) {
+        let mut state = self.state.lock();
+        if let Some(member) = member {
+            state.give_share_back(member, uri);
+        }
+        let Some(topic) = state.topics.get_mut(uri) else { return };
         topic.listeners.remove(&number);
         if topic.listeners.is_empty() {
-            topics.remove(uri);
+            state.topics.remove(uri);
             self.changed.notify_one();
         }
     }

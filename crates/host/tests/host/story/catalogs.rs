@@ -374,3 +374,58 @@ async fn a_changed_name_style_renames_the_tools_except_in_a_pinned_catalog() {
     assert!(before.get("mcp__my-server__echo").is_some());
     host.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_another_server_renames_is_reported() {
+    let host = Host::builder().naming((NameStyle::Tool, NameCap::Chars64)).build();
+    let [one, two] = [(); 2].map(|()| Scripted::plain().with_tools([tool("read")]));
+    settle(&host, world([("one", one.spec())])).await;
+    let mut events = host.events();
+    host.add("two", two.spec()).await.unwrap();
+    soon("both are listed", host.settled()).await;
+    let names_of_one = |event: &Event| match event {
+        Event::McpToolsUpdated { server, tools } if server.as_str() == "one" => Some(tools.clone()),
+        _ => None,
+    };
+    let reported = events_so_far(&mut events, names_of_one);
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert_eq!(reported[0], [host.catalog().select("one/read").unwrap().name.clone()]);
+    assert_ne!(reported[0], ["read"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_is_told_nothing_of_servers_that_are_not_for_its_principal() {
+    let [shared, secret] = [(); 2].map(|()| Scripted::plain());
+    let secret_spec = ServerSpec { members: vec![Who::read("person:bob").unwrap()], ..secret.spec() };
+    let lender = host_of([("shared", shared.spec())]).await;
+    let ann = Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();
+    let host = Host::builder().lender(lender.clone(), ann).build();
+    settle(&host, Desired::new()).await;
+    let mut events = host.events();
+    lender.add("secret", secret_spec).await.unwrap();
+    soon("all are listed", lender.settled()).await;
+    assert!(lender.remove("secret").await && lender.remove("shared").await);
+    // `secret` connected before `shared` ends.
+    let servers = async {
+        let mut servers = Vec::new();
+        while let Ok(event) = events.recv().await {
+            match event {
+                Event::McpServerState { server, .. } | Event::McpServerConnected { server, .. } => {
+                    servers.push(server.to_string());
+                }
+                Event::McpServerDisconnected { server, .. } => {
+                    servers.push(server.to_string());
+                    if server.as_str() == "shared" {
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+        servers
+    };
+    let servers = soon("the end of the shared server", servers).await;
+    assert!(servers.iter().all(|server| server == "shared"), "{servers:?}");
+    host.shutdown().await;
+    lender.shutdown().await;
+}

@@ -7,7 +7,8 @@ use std::sync::{
 
 use serde_json::{Value, json};
 use toolrack_host::{
-    BlockKind, CallEnd, Event, Gate, GateRequest, Host, Pattern, Selection, ServerSpec, ToolFilter, Verdict, Wire,
+    BlockKind, CallEnd, Event, Gate, GateRequest, Host, NameCap, NameStyle, Pattern, Selection, ServerSpec, ToolFilter,
+    Verdict, Wire,
 };
 
 use crate::{
@@ -219,4 +220,29 @@ async fn a_server_that_is_called_so_but_is_another_is_only_itself() {
     spec.tools = ToolFilter::all();
     settle(&host, world([("discovery", spec), ("farm", farm().spec())])).await;
     assert_eq!(text(&host, "discovery/call_tool", json!({"name": "farm/feed"})).await, "call_tool");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_of_another_server_with_the_name_of_one_of_the_three_shares_it_with_none() {
+    let host = Host::builder().naming((NameStyle::Tool, NameCap::Chars64)).build();
+    let other = Scripted::plain().with_tools([tool("call_tool"), tool("feed")]);
+    settle(&host, world([("other", other.spec())])).await;
+    let host = host.with_discovery(&name("discovery"), Selection::all()).await;
+    let catalog = host.catalog();
+    let mut names: Vec<_> = catalog.tools().map(|tool| tool.name.as_str()).collect();
+    names.dedup();
+    assert_eq!(names.len(), 5, "{names:?}");
+    assert!(catalog.get("call_tool").is_none(), "both have a suffix: {names:?}");
+    assert_eq!(catalog.select("discovery/call_tool").unwrap().server, name("discovery"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_also_ends_a_discovery_that_is_still_in_use() {
+    let host = Host::builder().build();
+    settle(&host, world([("farm", farm().spec())])).await;
+    let with_discovery = host.with_discovery(&name("discovery"), Selection::all()).await;
+    let began = tokio::time::Instant::now();
+    host.shutdown().await;
+    assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+    drop(with_discovery);
 }

@@ -96,6 +96,12 @@ async fn a_result_is_read_as_a_type_from_structured_content_or_else_from_a_text_
     let structured = json!({"content": [{"type": "text", "text": "20 degrees"}], "structuredContent": {"celsius": 20}});
     assert_eq!(answering(structured).await.typed(), Ok(Weather { celsius: 20 }));
     assert_eq!(answering(text_result("{\"celsius\": 20}")).await.typed(), Ok(Weather { celsius: 20 }));
+    // A picture that is left out makes the result incomplete, but not its text.
+    let picture = json!({"type": "image", "data": "AAAA".repeat(400_000), "mimeType": "image/png"});
+    let text = json!({"type": "text", "text": "{\"celsius\": 20}"});
+    let outcome = answering(json!({ "content": [text, picture] })).await;
+    assert!(outcome.truncated);
+    assert_eq!(outcome.typed(), Ok(Weather { celsius: 20 }));
 }
 
 #[tokio::test(start_paused = true)]
