@@ -4,6 +4,7 @@
 //! change of the member applies to all tokens of the member at once.
 
 mod administration;
+mod endings;
 mod front_door;
 mod removed;
 
@@ -428,7 +429,7 @@ impl TeamStore {
         let operation = "writing a token of the team";
         let mut transaction = self.begin(operation).await?;
         let Some(member) = find_member(&mut transaction, owner).await? else { return Ok(None) };
-        query("DELETE FROM team_tokens WHERE ends_at <= $1").bind(now()).execute(&mut transaction).await?;
+        endings::delete_expired(&mut transaction, now()).await?;
         // The request may have been let in before its token was revoked.
         if let Some(maker) = token.family.as_deref().and_then(|family| family.strip_prefix(MADE_WITH)) {
             let maker: Option<String> = query_scalar("SELECT id FROM team_tokens WHERE id = $1")
@@ -479,7 +480,8 @@ impl TeamStore {
         Ok(self.team_tokens(TokenFilter::Hash(hash)).await?.pop())
     }
 
-    /// Revokes the tokens that `filter` selects, records each in the audit log, and returns how many there were.
+    /// Revokes the tokens that `filter` selects, with their grants, records each in the audit log, and returns how many
+    /// there were.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -490,9 +492,7 @@ impl TeamStore {
         let tokens = find_tokens(&mut transaction, filter).await?;
         let mut rows = Vec::new();
         for token in &tokens {
-            let deleted =
-                query("DELETE FROM team_tokens WHERE id = $1").bind(&token.id).execute(&mut transaction).await?;
-            if deleted > 0 {
+            if endings::revoke(&mut transaction, token).await? {
                 let entry = Entry::of_token("token_revoked", caller, &token.member, &token.id, &token.label);
                 rows.push((Utc::now().timestamp_millis(), entry));
             }

@@ -1,6 +1,7 @@
 use toolrack_host::{Way, principal::Kind};
 
 use super::*;
+use crate::team::endings;
 use crate::tests::{Stage, on_both};
 use crate::{NewToken, Purpose, Store, TokenFilter, audit::AuditQuery};
 
@@ -145,6 +146,28 @@ async fn an_access_token_that_has_ended_leaves_its_grant(stage: &Stage) {
     assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Good(_)));
 }
 
+async fn a_token_that_has_ended_by_the_clock_of_this_program_alone_leaves_its_grant(stage: &Stage) {
+    let store = team(stage).await;
+    exchanged(&store).await;
+    let mut transaction = store.begin("testing").await.unwrap();
+    // The clock of this program is two hours ahead of the clock of the database.
+    endings::delete_expired(&mut transaction, now() + 7_200).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert!(store.team_tokens(TokenFilter::All).await.unwrap().is_empty());
+    assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Good(_)));
+}
+
+async fn a_revoked_token_takes_its_grant_along_also_if_it_has_ended_by_the_clock_of_the_database(stage: &Stage) {
+    let store = team(stage).await;
+    let grant = exchanged(&store).await;
+    let token = store.team_token(hash(&format!("access of {}", grant.family))).await.unwrap().unwrap();
+    store.write(query("UPDATE team_tokens SET ends_at = 1"), "testing").await.unwrap();
+    let mut transaction = store.begin("testing").await.unwrap();
+    assert!(endings::revoke(&mut transaction, &token).await.unwrap());
+    transaction.commit().await.unwrap();
+    assert_eq!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Unknown);
+}
+
 async fn exchanged_row(store: &TeamStore) -> Grant {
     store.grants(GrantFilter::OfTenant("acme")).await.unwrap().remove(0)
 }
@@ -219,6 +242,8 @@ on_both!(
     of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as_reuse,
     a_grant_and_its_tokens_end_together_whichever_is_revoked,
     an_access_token_that_has_ended_leaves_its_grant,
+    a_token_that_has_ended_by_the_clock_of_this_program_alone_leaves_its_grant,
+    a_revoked_token_takes_its_grant_along_also_if_it_has_ended_by_the_clock_of_the_database,
     a_grant_ends_at_its_limit_however_often_it_is_renewed,
     unused_clients_make_room_and_used_ones_stay,
     a_refusal_of_an_endpoint_is_one_row_without_line_breaks
