@@ -26,7 +26,7 @@ impl Unreachable {
         Self { origin: url.origin().ascii_serialization(), why: why.into() }
     }
 
-    /// The error when an earlier request failed for a reason that was lost, because its caller had given up.
+    /// The error when an earlier request failed for a reason that is not known.
     pub(crate) fn for_unknown_reason() -> Self {
         Self { origin: "the provider".to_owned(), why: "could not be reached a short time ago".to_owned() }
     }
