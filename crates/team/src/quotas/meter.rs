@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Datelike as _, Days, Months, NaiveTime, TimeDelta, Timelike as _, Utc};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use toolrack_host::{Quantity, Quota, quota::Window};
 
@@ -12,25 +13,35 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The tolerance when amounts are compared, because fractions of them are not exact.
 const TOLERANCE: f64 = 1e-6;
 
-/// A clock of dates. When the machine's clock is set back, this one goes on by tokio's clock, which tests can control.
-#[derive(Clone, Copy, Debug)]
+/// A clock of dates that never goes back. When the machine's clock is set back, this one goes on by tokio's clock, which
+/// tests can control.
+#[derive(Debug)]
 pub(super) struct Clock {
-    /// The time at which the clock was created.
-    began: DateTime<Utc>,
-    /// The same time, on the clock of tokio.
-    began_instant: Instant,
+    /// The time that this clock last showed, and the same time on the clock of tokio.
+    last_shown: Mutex<(DateTime<Utc>, Instant)>,
 }
 
 impl Clock {
-    /// Creates a clock that shows `began` now.
-    pub(super) fn at(began: DateTime<Utc>) -> Self {
-        Self { began, began_instant: Instant::now() }
+    /// Creates a clock that shows `time` now.
+    pub(super) fn at(time: DateTime<Utc>) -> Self {
+        Self { last_shown: Mutex::new((time, Instant::now())) }
     }
 
     pub(super) fn now(&self) -> DateTime<Utc> {
-        let passed = TimeDelta::from_std(self.began_instant.elapsed()).unwrap_or_default();
+        self.now_at_least(Utc::now())
+    }
+
+    /// Returns the time, while the clock of the machine shows `machine_time`.
+    fn now_at_least(&self, machine_time: DateTime<Utc>) -> DateTime<Utc> {
+        let mut last_shown = self.last_shown.lock();
+        let (shown, shown_instant) = *last_shown;
+        let instant = Instant::now();
+        let passed = TimeDelta::from_std(instant.duration_since(shown_instant)).unwrap_or_default();
         // After a suspension of the machine, tokio's clock is behind the machine's.
-        (self.began + passed).max(Utc::now())
+        let time = (shown + passed).max(machine_time);
+        // Kept, because a meter that was brought up to date at a time in the future would wait until then.
+        *last_shown = (time, instant);
+        time
     }
 }
 
@@ -218,6 +229,20 @@ mod tests {
         assert_eq!(hour.wait(), Some(Duration::from_secs(60)));
         hour.advance(time("2100-01-01T11:00:00Z"));
         assert_eq!(hour.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_of_the_machine_that_jumps_ahead_and_back_stops_no_minute() {
+        let (right, wrong) = ("2100-01-01T10:00:00Z", "2100-01-02T10:00:00Z");
+        let clock = Clock::at(time(right));
+        let mut minute = meter("calls_per_minute", 6.0, 6.0, right);
+        minute.advance(clock.now_at_least(time(wrong)));
+        minute.add(6);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let now = clock.now_at_least(time("2100-01-01T10:00:10Z"));
+        assert_eq!(now, time("2100-01-02T10:00:10Z"));
+        minute.advance(now);
+        assert_eq!((minute.used(), minute.wait()), (5, None));
     }
 
     #[test]

@@ -135,7 +135,8 @@ impl TenantQuotas {
         let usage_of_profile = |quota_use: &QuotaUse| {
             let holder = Holder::Profile { name: quota_use.holder.strip_prefix(PROFILE_PREFIX)?.into() };
             let quota = Quota::from_name_and_limit(&quota_use.quota, quota_use.limit)?;
-            Some(Usage::of(holder, Meter::new(quota, quota_use.used, quota_use.at), now))
+            // As in `Meters::with_stored`: a time in the future was written by a clock that was wrong.
+            Some(Usage::of(holder, Meter::new(quota, quota_use.used, quota_use.at.min(now)), now))
         };
         let mut stored: Vec<_> = counts.stored.values().flatten().collect();
         stored.sort_by_key(|quota_use| (quota_use.holder.as_str(), quota_use.quota.as_str()));
