@@ -87,8 +87,10 @@ pub(super) fn required<'a>(form: &'a Parameters, name: &str) -> Result<&'a str, 
 /// Exchanges a code for tokens. If the code does not belong to this request, it was perhaps stolen, so the code and all
 /// tokens that were given for it are revoked.
 async fn exchange_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
-    let (code, redirect_uri) = (required(form, "code")?, required(form, "redirect_uri")?);
-    let verifier = required(form, "code_verifier")?;
+    let (code, verifier) = (required(form, "code")?, required(form, "code_verifier")?);
+    // Clients of OAuth 2.1 do not send it, because PKCE ties the code to its request; clients of OAuth 2.0 do (OAuth
+    // 2.1, 10.2).
+    let redirect_uri = form.get("redirect_uri");
     let endpoint = endpoint_in(door, form)?;
     let (grant, why) = match door.store.take_code(TokenHash::of(code)).await? {
         CodeUse::Good(grant) => {
@@ -114,12 +116,12 @@ async fn exchange_code(door: &FrontDoor, form: &Parameters, client: &str) -> Res
 }
 
 /// Returns the reason why a code does not belong to the request. `None` if it does.
-fn code_mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> Option<&'static str> {
+fn code_mismatch(grant: &Grant, client: &str, redirect_uri: Option<&str>, verifier: &str) -> Option<&'static str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier));
     if grant.client != client {
         Some("the code was given to another client")
-    } else if grant.redirect_uri != redirect_uri {
+    } else if redirect_uri.is_some_and(|redirect_uri| grant.redirect_uri != redirect_uri) {
         Some("the code was sent to another redirect_uri")
     } else if !VERIFIER_LENGTHS.contains(&verifier.len()) || !verifier.bytes().all(is_plain) {
         Some("the code_verifier must have 43 to 128 of the characters that PKCE allows")
