@@ -481,13 +481,13 @@ impl TeamStore {
     }
 
     /// Revokes the tokens that `filter` selects, with their grants, records each in the audit log, and returns how many
-    /// there were.
+    /// there were. The change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn revoke_tokens(&self, filter: TokenFilter<'_>, caller: &Caller) -> Result<usize, StoreError> {
         let operation = "revoking tokens of the team";
-        let mut transaction = self.begin(operation).await?;
+        let mut transaction = self.begin_durably(operation).await?;
         // Selected under the lock of the writers: a token that is made meanwhile with one of these is among them.
         let tokens = find_tokens(&mut transaction, filter).await?;
         let mut rows = Vec::new();

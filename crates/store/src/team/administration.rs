@@ -35,7 +35,7 @@ pub enum MemberChangeOutcome {
 
 impl TeamStore {
     /// Changes a member of `tenant`, unless the tenant would lose its last administrator, and records the change in the
-    /// [audit log](crate::audit), in one transaction.
+    /// [audit log](crate::audit), in one transaction. The change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -47,7 +47,7 @@ impl TeamStore {
         caller: &Caller,
     ) -> Result<MemberChangeOutcome, StoreError> {
         let operation = "changing a member of the team";
-        let mut transaction = self.begin(operation).await?;
+        let mut transaction = self.begin_durably(operation).await?;
         let member = find_member(&mut transaction, owner).await?;
         let Some(member) = member.filter(|member| member.tenant() == tenant) else {
             return Ok(MemberChangeOutcome::NoMember);
@@ -78,13 +78,13 @@ impl TeamStore {
     }
 
     /// Removes a member and all its tokens, and records that in the audit log, in one transaction. Returns whether the
-    /// member existed.
+    /// member existed. The change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn remove_member(&self, owner: MemberIdentity<'_>, caller: &Caller) -> Result<bool, StoreError> {
         let operation = "removing a member of the team";
-        let mut transaction = self.begin(operation).await?;
+        let mut transaction = self.begin_durably(operation).await?;
         let Some(member) = find_member(&mut transaction, owner).await? else { return Ok(false) };
         remove(&mut transaction, &member).await?;
         let entry = Entry::of_member("member_removed", caller, &member);

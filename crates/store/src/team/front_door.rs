@@ -259,7 +259,8 @@ impl TeamStore {
         })
     }
 
-    /// Gives the grant `family` its first refresh token. Returns `false` if the grant has ended, or has one already.
+    /// Gives the grant `family` its first refresh token. Returns `false` if the grant has ended, or has one already. The
+    /// token is on the disk when this returns: after a crash that undid it, its use would look like a theft.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -274,7 +275,7 @@ impl TeamStore {
         .bind(now())
         .bind(time_from_now(IDLE_GRANT_LIFE))
         .bind(family);
-        Ok(self.write(update, WRITING_REFRESH).await? > 0)
+        Ok(self.write_durably(update, WRITING_REFRESH).await? > 0)
     }
 
     /// Returns the grant of a refresh token: as [`RefreshUse::Good`] if the token is the grant's current token, and as
@@ -293,7 +294,8 @@ impl TeamStore {
     }
 
     /// Replaces the refresh token `old` of a grant by `new`. Returns whether `old` was still the current one: of two
-    /// callers with the same token, only one gets `true`.
+    /// callers with the same token, only one gets `true`. As with the [first token](Self::set_first_refresh), the
+    /// change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -308,17 +310,17 @@ impl TeamStore {
         .bind(time_from_now(IDLE_GRANT_LIFE))
         .bind(&old.handle.0[..])
         .bind(&old.token.0[..]);
-        Ok(self.write(update, WRITING_REFRESH).await? > 0)
+        Ok(self.write_durably(update, WRITING_REFRESH).await? > 0)
     }
 
     /// Ends a grant with its refresh token and its access tokens, and records that in the audit log, in one
-    /// transaction. Returns whether the grant existed.
+    /// transaction. Returns whether the grant existed. The change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn end_grant(&self, family: &str, by: &Caller) -> Result<bool, StoreError> {
         let operation = "ending a grant of the team";
-        let mut transaction = self.begin(operation).await?;
+        let mut transaction = self.begin_durably(operation).await?;
         let mut select = QueryBuilder::new(SELECT_GRANTS);
         select.push("g.family = ").push_bind(family);
         let row: Option<GrantRow> = select.build().fetch_optional(&mut transaction).await?;

@@ -224,6 +224,27 @@ async fn a_refusal_of_an_endpoint_is_one_row_without_line_breaks(stage: &Stage) 
 }
 
 #[tokio::test]
+async fn a_refresh_token_is_on_the_disk_before_its_client_gets_it_and_so_is_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
+    let level = async || sqlx::query_scalar::<_, i64>("PRAGMA synchronous").fetch_one(store.pool()).await.unwrap();
+    let (normal, full) = (1, 2);
+    store.put_member(&Principal::new(Kind::Person, "acme", ANN.issuer, ANN.subject).unwrap(), &by()).await.unwrap();
+    store.begin_grant(&grant("code"), &by()).await.unwrap();
+    let CodeUse::Good(grant) = store.take_code(hash("code")).await.unwrap() else { panic!("it counts") };
+    assert_eq!(level().await, normal);
+    assert!(store.set_first_refresh(&grant.family, refresh("r-1")).await.unwrap());
+    assert_eq!(level().await, full);
+    store.keep_token(ANN, &access(&grant), &by()).await.unwrap();
+    assert_eq!(level().await, normal);
+    assert!(store.rotate_refresh(refresh("r-1"), hash("r-2")).await.unwrap());
+    assert_eq!(level().await, full);
+    drop(store.begin("writing something else").await.unwrap());
+    store.end_grant(&grant.family, &by()).await.unwrap();
+    assert_eq!(level().await, full);
+}
+
+#[tokio::test]
 async fn the_file_has_no_code_and_no_refresh_token() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
