@@ -426,42 +426,12 @@ impl TeamStore {
         token: &NewToken,
         caller: &Caller,
     ) -> Result<Option<String>, StoreError> {
-        let operation = "writing a token of the team";
-        let mut transaction = self.begin(operation).await?;
-        let Some(member) = find_member(&mut transaction, owner).await? else { return Ok(None) };
-        endings::delete_expired(&mut transaction, now()).await?;
-        // The request may have been let in before its token was revoked.
-        if let Some(maker) = token.family.as_deref().and_then(|family| family.strip_prefix(MADE_WITH)) {
-            let maker: Option<String> = query_scalar("SELECT id FROM team_tokens WHERE id = $1")
-                .bind(maker)
-                .fetch_optional(&mut transaction)
-                .await?;
-            if maker.is_none() {
-                return Ok(None);
-            }
+        let mut transaction = self.begin("writing a token of the team").await?;
+        let id = insert_token(&mut transaction, owner, token, caller).await?;
+        if id.is_some() {
+            transaction.commit().await?;
         }
-        let id = Uuid::now_v7().simple().to_string();
-        query(
-            "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, client, family, profile, made_at, \
-             ends_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-        )
-        .bind(&token.hash.0[..])
-        .bind(&id)
-        .bind(owner.issuer)
-        .bind(owner.subject)
-        .bind(token.purpose.word())
-        .bind(&token.label)
-        .bind(&token.client)
-        .bind(&token.family)
-        .bind(&token.profile)
-        .bind(now())
-        .bind(token.ends_at.map(|at| at.timestamp()))
-        .execute(&mut transaction)
-        .await?;
-        let entry = Entry::of_token("token_made", caller, &member, &id, &token.label);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
-        transaction.commit().await?;
-        Ok(Some(id))
+        Ok(id)
     }
 
     /// Returns the tokens that `filter` selects and that have not ended, in the order of tenant, member and time.
@@ -512,6 +482,46 @@ impl TeamStore {
             .fetch_one(&mut self.read("reading the version of the team").await?)
             .await
     }
+}
+
+/// Stores a token of `owner` in a transaction: see [`TeamStore::keep_token`].
+async fn insert_token(
+    transaction: &mut Transaction,
+    owner: MemberIdentity<'_>,
+    token: &NewToken,
+    caller: &Caller,
+) -> Result<Option<String>, StoreError> {
+    let Some(member) = find_member(transaction, owner).await? else { return Ok(None) };
+    endings::delete_expired(transaction, now()).await?;
+    // The request may have been let in before its token was revoked.
+    if let Some(maker) = token.family.as_deref().and_then(|family| family.strip_prefix(MADE_WITH)) {
+        let maker: Option<String> =
+            query_scalar("SELECT id FROM team_tokens WHERE id = $1").bind(maker).fetch_optional(transaction).await?;
+        if maker.is_none() {
+            return Ok(None);
+        }
+    }
+    let id = Uuid::now_v7().simple().to_string();
+    query(
+        "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, client, family, profile, made_at, \
+         ends_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    )
+    .bind(&token.hash.0[..])
+    .bind(&id)
+    .bind(owner.issuer)
+    .bind(owner.subject)
+    .bind(token.purpose.word())
+    .bind(&token.label)
+    .bind(&token.client)
+    .bind(&token.family)
+    .bind(&token.profile)
+    .bind(now())
+    .bind(token.ends_at.map(|at| at.timestamp()))
+    .execute(transaction)
+    .await?;
+    let entry = Entry::of_token("token_made", caller, &member, &id, &token.label);
+    append(transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
+    Ok(Some(id))
 }
 
 /// What happens to a role that an administrator gave to a member when the member is written again.

@@ -5,7 +5,7 @@ use chrono::{TimeDelta, Utc};
 use toolrack_host::{Caller, Principal};
 use uuid::Uuid;
 
-use super::{MemberIdentity, MemberRow, TokenHash, find_member};
+use super::{MemberIdentity, MemberRow, NewToken, TokenHash, find_member, insert_token};
 use crate::{
     StoreError, TeamStore,
     audit::{DoorRefusal, Entry, append},
@@ -293,14 +293,22 @@ impl TeamStore {
         Ok(if is_current { RefreshUse::Good(Box::new(grant)) } else { RefreshUse::Used(Box::new(grant)) })
     }
 
-    /// Replaces the refresh token `old` of a grant by `new`. Returns whether `old` was still the current one: of two
+    /// Replaces the refresh token `old` of a grant by `new`, and stores `access`, the next access token of the grant, in
+    /// one transaction: a failure uses up no refresh token. Returns whether `old` was still the current one: of two
     /// callers with the same token, only one gets `true`. As with the [first token](Self::set_first_refresh), the
     /// change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn rotate_refresh(&self, old: RefreshHash, new: TokenHash) -> Result<bool, StoreError> {
-        let update = query(
+    pub async fn renew_grant(
+        &self,
+        grant: &Grant,
+        (old, new): (RefreshHash, TokenHash),
+        access: &NewToken,
+        caller: &Caller,
+    ) -> Result<bool, StoreError> {
+        let mut transaction = self.begin_durably(WRITING_REFRESH).await?;
+        let replaced = query(
             "UPDATE team_grants SET refresh = $1, renewed_at = $2, \
              ends_at = CASE WHEN ends_for_good_at < $3 THEN ends_for_good_at ELSE $3 END \
              WHERE handle = $4 AND refresh = $5 AND ends_at > $2",
@@ -309,8 +317,15 @@ impl TeamStore {
         .bind(now())
         .bind(time_from_now(IDLE_GRANT_LIFE))
         .bind(&old.handle.0[..])
-        .bind(&old.token.0[..]);
-        Ok(self.write_durably(update, WRITING_REFRESH).await? > 0)
+        .bind(&old.token.0[..])
+        .execute(&mut transaction)
+        .await?;
+        let owner = MemberIdentity { issuer: grant.member.issuer(), subject: grant.member.subject() };
+        if replaced == 0 || insert_token(&mut transaction, owner, access, caller).await?.is_none() {
+            return Ok(false);
+        }
+        transaction.commit().await?;
+        Ok(true)
     }
 
     /// Ends a grant with its refresh token and its access tokens, and records that in the audit log, in one
