@@ -460,13 +460,11 @@ impl TeamStore {
         let mut transaction = self.begin_durably(operation).await?;
         // Selected under the lock of the writers: a token that is made meanwhile with one of these is among them.
         let tokens = find_tokens(&mut transaction, filter).await?;
-        let mut rows = Vec::new();
-        for token in &tokens {
-            if endings::revoke(&mut transaction, token).await? {
-                let entry = Entry::of_token("token_revoked", caller, &token.member, &token.id, &token.label);
-                rows.push((Utc::now().timestamp_millis(), entry));
-            }
-        }
+        let revoked = endings::revoke(&mut transaction, &tokens).await?;
+        let at = Utc::now().timestamp_millis();
+        let audit_row =
+            |token: &TeamToken| (at, Entry::of_token("token_revoked", caller, &token.member, &token.id, &token.label));
+        let rows: Vec<_> = revoked.into_iter().map(audit_row).collect();
         append(&mut transaction, &rows).await?;
         transaction.commit().await?;
         Ok(rows.len())

@@ -26,11 +26,23 @@ pub(super) async fn delete_expired(transaction: &mut Transaction, now: i64) -> R
     Ok(())
 }
 
-/// Deletes `token`, which is revoked, and its grant. Returns whether the token was still there.
-pub(super) async fn revoke(transaction: &mut Transaction, token: &TeamToken) -> Result<bool, StoreError> {
-    let deleted = query("DELETE FROM team_tokens WHERE id = $1").bind(&token.id).execute(transaction).await?;
-    if let Some(family) = &token.family {
+/// Deletes `tokens`, which are revoked, and then their grants. Returns those that were still there.
+pub(super) async fn revoke<'t>(
+    transaction: &mut Transaction,
+    tokens: &'t [TeamToken],
+) -> Result<Vec<&'t TeamToken>, StoreError> {
+    let mut revoked = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        // Without its family, because the trigger would at once delete the grant and all other tokens of it: these would
+        // then not be among the revoked ones.
+        query("UPDATE team_tokens SET family = NULL WHERE id = $1").bind(&token.id).execute(transaction).await?;
+        let deleted = query("DELETE FROM team_tokens WHERE id = $1").bind(&token.id).execute(transaction).await?;
+        if deleted > 0 {
+            revoked.push(token);
+        }
+    }
+    for family in tokens.iter().filter_map(|token| token.family.as_ref()) {
         query("DELETE FROM team_grants WHERE family = $1").bind(family).execute(transaction).await?;
     }
-    Ok(deleted > 0)
+    Ok(revoked)
 }

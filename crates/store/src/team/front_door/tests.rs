@@ -163,9 +163,19 @@ async fn a_revoked_token_takes_its_grant_along_also_if_it_has_ended_by_the_clock
     let token = store.team_token(hash(&format!("access of {}", grant.family))).await.unwrap().unwrap();
     store.write(query("UPDATE team_tokens SET ends_at = 1"), "testing").await.unwrap();
     let mut transaction = store.begin("testing").await.unwrap();
-    assert!(endings::revoke(&mut transaction, &token).await.unwrap());
+    assert_eq!(endings::revoke(&mut transaction, std::slice::from_ref(&token)).await.unwrap(), [&token]);
     transaction.commit().await.unwrap();
     assert_eq!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Unknown);
+}
+
+async fn all_tokens_of_a_grant_that_are_revoked_together_are_counted_and_in_the_audit_log(stage: &Stage) {
+    let store = team(stage).await;
+    let family = exchanged(&store).await.family;
+    assert!(renewed(&store, "r-1", "r-2").await);
+    assert_eq!(store.revoke_tokens(TokenFilter::Family(&family), &by()).await.unwrap(), 2);
+    let rows = store.audit(&AuditQuery { limit: 99, ..AuditQuery::default() }).await.unwrap();
+    assert_eq!(rows.iter().filter(|row| row.entry.kind == "token_revoked").count(), 2);
+    assert_eq!(store.find_refresh(refresh("r-2")).await.unwrap(), RefreshUse::Unknown);
 }
 
 /// Replaces the refresh token `old` of the only grant by `new`, with another access token.
@@ -283,6 +293,7 @@ on_both!(
     a_token_that_has_ended_by_the_clock_of_this_program_alone_leaves_its_grant,
     a_revoked_token_takes_its_grant_along_also_if_it_has_ended_by_the_clock_of_the_database,
     a_renewal_that_fails_uses_up_no_refresh_token,
+    all_tokens_of_a_grant_that_are_revoked_together_are_counted_and_in_the_audit_log,
     a_grant_ends_at_its_limit_however_often_it_is_renewed,
     unused_clients_make_room_and_used_ones_stay,
     a_refusal_of_an_endpoint_is_one_row_without_line_breaks
