@@ -2,6 +2,9 @@
 //!
 //! The store has only the hash of a token. A token stands for a member, and has no role or group of its own, so that a
 //! change of the member applies to all tokens of the member at once.
+//!
+//! Tokens of one family end together. There are two kinds of families: the access tokens of one grant (what a user allowed
+//! an OAuth client), and the tokens that a user made with another token.
 
 mod administration;
 mod endings;
@@ -211,7 +214,7 @@ impl MemberRow {
 impl TokenRow {
     /// Returns the token; `None` if this version cannot understand its row.
     fn into_token(self) -> Option<TeamToken> {
-        let time = |seconds| DateTime::from_timestamp(seconds, 0);
+        let to_time = |seconds| DateTime::from_timestamp(seconds, 0);
         Some(TeamToken {
             id: self.id,
             member: self.member.into_principal().ok()?,
@@ -220,9 +223,9 @@ impl TokenRow {
             client: self.client,
             family: self.family,
             profile: self.profile,
-            made_at: time(self.made_at)?,
+            made_at: to_time(self.made_at)?,
             ends_at: match self.ends_at {
-                Some(at) => Some(time(at)?),
+                Some(seconds) => Some(to_time(seconds)?),
                 None => None,
             },
         })

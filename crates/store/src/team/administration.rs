@@ -1,4 +1,5 @@
-//! Lets an administrator change the members of their own tenant.
+//! Lets an administrator change the members of their own tenant. Each tenant keeps at least one administrator, so
+//! that its members can go on without the operator of the team.
 
 use chrono::Utc;
 use toolrack_host::{Caller, Principal, principal::Role};

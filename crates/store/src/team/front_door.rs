@@ -1,5 +1,9 @@
 //! Stores the data of a team's front door (its endpoints for sign-in and OAuth): the clients that registered there, the
 //! grants of users to them, and the requests that it refused.
+//!
+//! A grant is what a user allowed a client. The client first gets a code, and exchanges it for an access token and a
+//! refresh token. Each refresh token can be used once, for the next two tokens. A second use is noticed, because all
+//! refresh tokens of a grant begin with the same random part, its handle, by which the row is found.
 
 use chrono::{TimeDelta, Utc};
 use toolrack_host::{Caller, Principal};
@@ -247,13 +251,13 @@ impl TeamStore {
     /// [`StoreError`] when the database fails.
     pub async fn take_code(&self, code: TokenHash) -> Result<CodeUse, StoreError> {
         let operation = "reading a code of the team";
-        let take = query(
+        let mark_used = query(
             "UPDATE team_grants SET code_used_at = $1 WHERE code = $2 AND code_used_at IS NULL AND code_ends_at > $1",
         );
-        let taken = self.write(take.bind(now()).bind(&code.0[..]), operation).await?;
+        let marked_rows = self.write(mark_used.bind(now()).bind(&code.0[..]), operation).await?;
         let grant = self.grant_where("g.code_used_at IS NOT NULL AND g.code = ", &code).await?;
         Ok(match grant {
-            Some(grant) if taken > 0 => CodeUse::Good(Box::new(grant)),
+            Some(grant) if marked_rows > 0 => CodeUse::Good(Box::new(grant)),
             Some(grant) => CodeUse::Used(Box::new(grant)),
             None => CodeUse::Unknown,
         })

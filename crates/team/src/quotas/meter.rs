@@ -1,4 +1,8 @@
 //! Measures how much of a quota is used. A meter is one quota with its used amount.
+//!
+//! A quota has a window. In a window of a minute, the used amount decreases continuously. An hour, a day or a month begin
+//! at full hours, at midnight or at the first of the month (UTC), and then nothing is used. A quota of work at once has
+//! no time: work takes a place in it until the work ends.
 
 use std::time::Duration;
 
