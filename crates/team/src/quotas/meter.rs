@@ -14,6 +14,10 @@ use toolrack_host::{Quantity, Quota, quota::Window};
 /// How long work should wait before it tries again, if a quota of concurrent work has no free place.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// For how many minutes overuse can keep a quota of a minute used up: for a day. Otherwise one wrong report, such as a
+/// model provider's number of tokens, would keep work waiting for years.
+const MAX_MINUTES_OF_OVERUSE: f64 = 24.0 * 60.0;
+
 /// The tolerance when amounts are compared, because fractions of them are not exact.
 const TOLERANCE: f64 = 1e-6;
 
@@ -64,7 +68,7 @@ impl Meter {
     /// Creates a meter with the amount `used` at this time.
     #[must_use]
     pub fn new(quota: Quota, used: f64, at: DateTime<Utc>) -> Self {
-        Self { quota, used: used.max(0.0), at }
+        Self { quota, used: bounded(quota, used), at }
     }
 
     /// Returns its quota.
@@ -139,7 +143,7 @@ impl Meter {
     }
 
     pub(super) fn add(&mut self, amount: u64) {
-        self.used += float(amount);
+        self.used = bounded(self.quota, self.used + float(amount));
     }
 
     /// Frees a place in a quota of concurrent work.
@@ -177,8 +181,18 @@ fn seconds(passed: TimeDelta) -> f64 {
     passed.to_std().unwrap_or_default().as_secs_f64()
 }
 
+/// Returns the limit, or 1 for a stored limit of 0, which no file can set.
 fn limit_of(quota: Quota) -> f64 {
-    float(quota.limit())
+    float(quota.limit()).max(1.0)
+}
+
+/// Returns `used`, but not less than nothing, and for a quota of a minute not more than its overuse may be.
+fn bounded(quota: Quota, used: f64) -> f64 {
+    let used = used.max(0.0);
+    match quota.window() {
+        Window::Minute => used.min(limit_of(quota) * MAX_MINUTES_OF_OVERUSE),
+        _ => used,
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^53, or so large that one more does not matter")]
@@ -233,6 +247,17 @@ mod tests {
         assert_eq!(hour.wait(), Some(Duration::from_secs(60)));
         hour.advance(time("2100-01-01T11:00:00Z"));
         assert_eq!(hour.used(), 0);
+    }
+
+    #[test]
+    fn no_amount_keeps_a_quota_of_a_minute_used_up_for_longer_than_a_day() {
+        let mut minute = meter("tokens_per_minute", 1_000.0, 0.0, "2100-01-01T10:00:00Z");
+        minute.add(u64::MAX);
+        let stored = meter("tokens_per_minute", 1_000.0, 1e18, "2100-01-01T10:00:00Z");
+        for meter in [minute, stored] {
+            assert!(meter.wait().unwrap() <= Duration::from_hours(24), "{:?}", meter.wait());
+            assert_eq!(meter.renews_at(), Some(time("2100-01-02T10:00:00Z")));
+        }
     }
 
     #[tokio::test(start_paused = true)]
