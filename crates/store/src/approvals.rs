@@ -1,4 +1,5 @@
-//! Stores the trust in projects: which of their entries a user agreed to run.
+//! Stores the trust in projects: which of their entries a user agreed to run. A project is a folder whose configuration
+//! file brings servers; an entry is what such a file says of one server.
 
 use std::path::{Path, PathBuf};
 

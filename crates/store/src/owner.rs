@@ -1,4 +1,5 @@
-//! Says who owns a row: the user of the machine, or a member of a tenant.
+//! Says who owns a row: the user of a machine without a team, or a member of a tenant, known by a key that changes when
+//! the member is removed and comes back.
 
 use toolrack_host::Principal;
 

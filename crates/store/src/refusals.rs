@@ -1,4 +1,5 @@
-//! Stores which entries (configured servers) of projects a user refused to run.
+//! Stores which entries of projects a user refused to run. A project is a folder whose configuration file brings servers;
+//! an entry is what such a file says of one server.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Remembers the era (generation of MCP versions) that worked with each server, and the tools that the server had.
+//! Remembers the era (generation of MCP versions) that worked with each server, and the tools that the server had. A
+//! server is known by its fingerprint: a hash of its command or URL.
 
 use std::time::Duration;
 

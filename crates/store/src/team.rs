@@ -2,8 +2,12 @@
 //!
 //! The store has only the hash of a token. A token stands for a member, and has no role or group of its own, so that a
 //! change of the member applies to all tokens of the member at once.
+//!
+//! Tokens of one family end together. There are two kinds of families: the access tokens of one grant (what a user allowed
+//! an OAuth client), and the tokens that a user made with another token.
 
 mod administration;
+mod endings;
 mod front_door;
 mod removed;
 
@@ -210,7 +214,7 @@ impl MemberRow {
 impl TokenRow {
     /// Returns the token; `None` if this version cannot understand its row.
     fn into_token(self) -> Option<TeamToken> {
-        let time = |seconds| DateTime::from_timestamp(seconds, 0);
+        let to_time = |seconds| DateTime::from_timestamp(seconds, 0);
         Some(TeamToken {
             id: self.id,
             member: self.member.into_principal().ok()?,
@@ -219,9 +223,9 @@ impl TokenRow {
             client: self.client,
             family: self.family,
             profile: self.profile,
-            made_at: time(self.made_at)?,
+            made_at: to_time(self.made_at)?,
             ends_at: match self.ends_at {
-                Some(at) => Some(time(at)?),
+                Some(seconds) => Some(to_time(seconds)?),
                 None => None,
             },
         })
@@ -425,42 +429,12 @@ impl TeamStore {
         token: &NewToken,
         caller: &Caller,
     ) -> Result<Option<String>, StoreError> {
-        let operation = "writing a token of the team";
-        let mut transaction = self.begin(operation).await?;
-        let Some(member) = find_member(&mut transaction, owner).await? else { return Ok(None) };
-        query("DELETE FROM team_tokens WHERE ends_at <= $1").bind(now()).execute(&mut transaction).await?;
-        // The request may have been let in before its token was revoked.
-        if let Some(maker) = token.family.as_deref().and_then(|family| family.strip_prefix(MADE_WITH)) {
-            let maker: Option<String> = query_scalar("SELECT id FROM team_tokens WHERE id = $1")
-                .bind(maker)
-                .fetch_optional(&mut transaction)
-                .await?;
-            if maker.is_none() {
-                return Ok(None);
-            }
+        let mut transaction = self.begin("writing a token of the team").await?;
+        let id = insert_token(&mut transaction, owner, token, caller).await?;
+        if id.is_some() {
+            transaction.commit().await?;
         }
-        let id = Uuid::now_v7().simple().to_string();
-        query(
-            "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, client, family, profile, made_at, \
-             ends_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-        )
-        .bind(&token.hash.0[..])
-        .bind(&id)
-        .bind(owner.issuer)
-        .bind(owner.subject)
-        .bind(token.purpose.word())
-        .bind(&token.label)
-        .bind(&token.client)
-        .bind(&token.family)
-        .bind(&token.profile)
-        .bind(now())
-        .bind(token.ends_at.map(|at| at.timestamp()))
-        .execute(&mut transaction)
-        .await?;
-        let entry = Entry::of_token("token_made", caller, &member, &id, &token.label);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
-        transaction.commit().await?;
-        Ok(Some(id))
+        Ok(id)
     }
 
     /// Returns the tokens that `filter` selects and that have not ended, in the order of tenant, member and time.
@@ -479,24 +453,21 @@ impl TeamStore {
         Ok(self.team_tokens(TokenFilter::Hash(hash)).await?.pop())
     }
 
-    /// Revokes the tokens that `filter` selects, records each in the audit log, and returns how many there were.
+    /// Revokes the tokens that `filter` selects, with their grants, records each in the audit log, and returns how many
+    /// there were. The change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn revoke_tokens(&self, filter: TokenFilter<'_>, caller: &Caller) -> Result<usize, StoreError> {
         let operation = "revoking tokens of the team";
-        let mut transaction = self.begin(operation).await?;
+        let mut transaction = self.begin_durably(operation).await?;
         // Selected under the lock of the writers: a token that is made meanwhile with one of these is among them.
         let tokens = find_tokens(&mut transaction, filter).await?;
-        let mut rows = Vec::new();
-        for token in &tokens {
-            let deleted =
-                query("DELETE FROM team_tokens WHERE id = $1").bind(&token.id).execute(&mut transaction).await?;
-            if deleted > 0 {
-                let entry = Entry::of_token("token_revoked", caller, &token.member, &token.id, &token.label);
-                rows.push((Utc::now().timestamp_millis(), entry));
-            }
-        }
+        let revoked = endings::revoke(&mut transaction, &tokens).await?;
+        let at = Utc::now().timestamp_millis();
+        let audit_row =
+            |token: &TeamToken| (at, Entry::of_token("token_revoked", caller, &token.member, &token.id, &token.label));
+        let rows: Vec<_> = revoked.into_iter().map(audit_row).collect();
         append(&mut transaction, &rows).await?;
         transaction.commit().await?;
         Ok(rows.len())
@@ -512,6 +483,46 @@ impl TeamStore {
             .fetch_one(&mut self.read("reading the version of the team").await?)
             .await
     }
+}
+
+/// Stores a token of `owner` in a transaction: see [`TeamStore::keep_token`].
+async fn insert_token(
+    transaction: &mut Transaction,
+    owner: MemberIdentity<'_>,
+    token: &NewToken,
+    caller: &Caller,
+) -> Result<Option<String>, StoreError> {
+    let Some(member) = find_member(transaction, owner).await? else { return Ok(None) };
+    endings::delete_expired(transaction, now()).await?;
+    // The request may have been let in before its token was revoked.
+    if let Some(maker) = token.family.as_deref().and_then(|family| family.strip_prefix(MADE_WITH)) {
+        let maker: Option<String> =
+            query_scalar("SELECT id FROM team_tokens WHERE id = $1").bind(maker).fetch_optional(transaction).await?;
+        if maker.is_none() {
+            return Ok(None);
+        }
+    }
+    let id = Uuid::now_v7().simple().to_string();
+    query(
+        "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, client, family, profile, made_at, \
+         ends_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    )
+    .bind(&token.hash.0[..])
+    .bind(&id)
+    .bind(owner.issuer)
+    .bind(owner.subject)
+    .bind(token.purpose.word())
+    .bind(&token.label)
+    .bind(&token.client)
+    .bind(&token.family)
+    .bind(&token.profile)
+    .bind(now())
+    .bind(token.ends_at.map(|at| at.timestamp()))
+    .execute(transaction)
+    .await?;
+    let entry = Entry::of_token("token_made", caller, &member, &id, &token.label);
+    append(transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
+    Ok(Some(id))
 }
 
 /// What happens to a role that an administrator gave to a member when the member is written again.

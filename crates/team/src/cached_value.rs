@@ -1,5 +1,8 @@
 //! Caches one value that another program sends. The cache fetches the value when a caller needs it, with one request
 //! for all callers that wait.
+//!
+//! The request runs in a task of its own. So it goes on at its own pace, and its result is stored, even if the caller
+//! that caused it gives up.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,14 +12,16 @@ use futures::{
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use toolrack_host::run_in_own_task;
 
 use crate::fetch::Unreachable;
 
-/// How long a value is valid before it is fetched again.
+/// How long a value is valid before it is fetched again. A key that a provider withdraws counts at most this long.
 const FRESH_FOR: Duration = Duration::from_secs(60 * 60);
-/// How long a value stays valid if it cannot be fetched again.
+/// How long a value stays valid if it cannot be fetched again, so that a provider that is down locks no user out at once.
 const STALE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
-/// The shortest time between two requests, however many callers wait.
+/// The shortest time between two requests, because callers that prove nothing can cause one: a token with an unknown key
+/// does.
 const MIN_REQUEST_INTERVAL: Duration = Duration::from_secs(30);
 
 type FetchResult<T> = Result<Arc<T>, Unreachable>;
@@ -25,7 +30,7 @@ type PendingFetch<T> = Shared<BoxFuture<'static, FetchResult<T>>>;
 /// Fetches a `T`, and keeps it.
 pub(crate) struct CachedValue<T> {
     fetch: Box<dyn Fn() -> BoxFuture<'static, FetchResult<T>> + Send + Sync>,
-    state: Mutex<State<T>>,
+    state: Arc<Mutex<State<T>>>,
 }
 
 struct State<T> {
@@ -33,12 +38,25 @@ struct State<T> {
     value: Option<(Arc<T>, Instant)>,
     /// When the last request began, and how it failed if it did.
     last_request: Option<(Instant, Option<Unreachable>)>,
+    /// The request that is under way. This clone keeps its task alive while no caller waits.
     pending: Option<PendingFetch<T>>,
+}
+
+impl<T> State<T> {
+    /// Stores the result of the request that was under way.
+    fn end_request(&mut self, result: &FetchResult<T>) {
+        self.pending = None;
+        match result {
+            Ok(value) => self.value = Some((Arc::clone(value), Instant::now())),
+            Err(error) => self.last_request = self.last_request.take().map(|(began, _)| (began, Some(error.clone()))),
+        }
+    }
 }
 
 impl<T: Send + Sync + 'static> CachedValue<T> {
     pub(crate) fn new(fetch: impl Fn() -> BoxFuture<'static, FetchResult<T>> + Send + Sync + 'static) -> Self {
-        Self { fetch: Box::new(fetch), state: Mutex::new(State { value: None, last_request: None, pending: None }) }
+        let state = State { value: None, last_request: None, pending: None };
+        Self { fetch: Box::new(fetch), state: Arc::new(Mutex::new(state)) }
     }
 
     /// Returns the value. It is at most an hour old, or at most a day if the other program cannot be reached. A request
@@ -69,28 +87,14 @@ impl<T: Send + Sync + 'static> CachedValue<T> {
 
     fn value_within(&self, age: Duration) -> Option<Arc<T>> {
         let state = self.state.lock();
-        state.value.as_ref().filter(|(_, at)| at.elapsed() < age).map(|(value, _)| Arc::clone(value))
+        state.value.as_ref().filter(|(_, arrived)| arrived.elapsed() < age).map(|(value, _)| Arc::clone(value))
     }
 
     /// Waits for the request that is under way, or makes one. If the last request began less than 30 s ago, returns its
     /// result.
     async fn fetch_or_wait(&self) -> FetchResult<T> {
         let Some(fetch) = self.begin_fetch() else { return self.last_result() };
-        let fetched = fetch.clone().await;
-        {
-            let mut state = self.state.lock();
-            // Every caller that waited comes here. The first one stores the value.
-            if state.pending.as_ref().is_some_and(|pending| pending.ptr_eq(&fetch)) {
-                state.pending = None;
-                match &fetched {
-                    Ok(value) => state.value = Some((Arc::clone(value), Instant::now())),
-                    Err(error) => {
-                        state.last_request = state.last_request.take().map(|(at, _)| (at, Some(error.clone())))
-                    }
-                }
-            }
-        }
-        fetched.or_else(|error| self.value_within(STALE_FOR).ok_or(error))
+        fetch.await.or_else(|error| self.value_within(STALE_FOR).ok_or(error))
     }
 
     /// Returns the request that is under way, or begins one. `None` if the last request began less than 30 s ago.
@@ -99,10 +103,19 @@ impl<T: Send + Sync + 'static> CachedValue<T> {
         if let Some(pending) = &state.pending {
             return Some(pending.clone());
         }
-        if state.last_request.as_ref().is_some_and(|(at, _)| at.elapsed() < MIN_REQUEST_INTERVAL) {
+        if state.last_request.as_ref().is_some_and(|(began, _)| began.elapsed() < MIN_REQUEST_INTERVAL) {
             return None;
         }
-        let fetch = (self.fetch)().shared();
+        // Weak, because the state owns the request: dropping the cache ends the request.
+        let (request, weak_state) = ((self.fetch)(), Arc::downgrade(&self.state));
+        let request_and_store = async move {
+            let result = request.await;
+            if let Some(state) = weak_state.upgrade() {
+                state.lock().end_request(&result);
+            }
+            result
+        };
+        let fetch = run_in_own_task(request_and_store).boxed().shared();
         state.last_request = Some((Instant::now(), None));
         state.pending = Some(fetch.clone());
         Some(fetch)
@@ -191,5 +204,32 @@ mod tests {
         assert!(given_up.is_err());
         assert_eq!(*remembered.get().await.unwrap(), 0);
         assert_eq!(requests.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_goes_on_without_the_caller_that_began_it_and_its_value_has_the_age_of_its_arrival() {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&requests);
+        // As with the requests of `Http`: a time limit runs, and several steps are necessary.
+        let fetch = move || {
+            let number = counts.fetch_add(1, Ordering::SeqCst);
+            let steps = async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok(Arc::new(number))
+            };
+            async move {
+                let answered = tokio::time::timeout(Duration::from_secs(5), steps).await;
+                answered.unwrap_or_else(|_| Err(Unreachable::for_unknown_reason()))
+            }
+            .boxed()
+        };
+        let cached = CachedValue::new(fetch);
+        assert!(tokio::time::timeout(Duration::from_millis(100), cached.get()).await.is_err());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(cached.get().now_or_never().and_then(Result::ok).as_deref(), Some(&0));
+        assert_eq!(requests.load(Ordering::SeqCst), 1);
+        tokio::time::sleep(FRESH_FOR).await;
+        assert_eq!(*cached.get().await.unwrap(), 1, "the first value arrived more than an hour ago");
     }
 }

@@ -194,10 +194,10 @@ impl FrontDoor {
     /// # Errors
     /// When they name several endpoints, or a resource that is no endpoint of this team (RFC 8707, 2.2).
     pub(crate) fn endpoint_in<'p>(&self, parameters: &'p Parameters) -> Result<Endpoint<'p>, &'static str> {
-        let mut named = parameters.all("resource").map(|resource| self.endpoint_of(resource));
-        match named.next() {
+        let mut named_endpoints = parameters.all("resource").map(|resource| self.endpoint_of(resource));
+        match named_endpoints.next() {
             None => Ok(Endpoint::ALL),
-            Some(Some(endpoint)) if named.all(|other| other == Some(endpoint)) => Ok(endpoint),
+            Some(Some(endpoint)) if named_endpoints.all(|other| other == Some(endpoint)) => Ok(endpoint),
             Some(_) => Err("the parameter `resource` must name exactly one MCP endpoint of this server"),
         }
     }

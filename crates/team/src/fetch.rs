@@ -1,5 +1,6 @@
 //! Sends requests to the providers and clients of a team. The size and the time of an answer are limited, redirects are
-//! not followed, and only addresses that the egress rules allow are contacted.
+//! not followed, and only addresses that the egress rules (the operator's rules for outgoing requests) allow are
+//! contacted.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use serde::de::DeserializeOwned;
 use toolrack_host::{egress::Guard, text::root_cause};
 use url::Url;
 
-/// The timeout of a request, including its connection and its response.
+/// The timeout of a request, including its connection and its response: a user or a client waits meanwhile.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The error when another program cannot be reached, or sends an answer that cannot be used. Its `Display` is one safe
@@ -26,7 +27,7 @@ impl Unreachable {
         Self { origin: url.origin().ascii_serialization(), why: why.into() }
     }
 
-    /// The error when an earlier request failed for a reason that was lost, because its caller had given up.
+    /// The error when an earlier request failed for a reason that is not known.
     pub(crate) fn for_unknown_reason() -> Self {
         Self { origin: "the provider".to_owned(), why: "could not be reached a short time ago".to_owned() }
     }

@@ -168,11 +168,11 @@ impl Issuers {
             return (configured.clone(), Endpoint::ALL);
         }
         let team = self.team.url.as_str().trim_end_matches('/');
-        let mut named: Vec<_> =
+        let mut named_endpoints: Vec<_> =
             unchecked.audiences.iter().filter_map(|audience| Endpoint::at(audience.strip_prefix(team)?)).collect();
         // If all of them are the same endpoint, one is left.
-        named.dedup();
-        let endpoint = match named[..] {
+        named_endpoints.dedup();
+        let endpoint = match named_endpoints[..] {
             [only] => only,
             _ => Endpoint::ALL,
         };

@@ -216,9 +216,7 @@ impl Provider {
                 "the userinfo of the provider describes another user than the ID token".into(),
             ));
         }
-        for (claim, value) in userinfo {
-            jwt.entry(claim).or_insert(value);
-        }
+        add_missing_claims(jwt, userinfo);
         Ok(())
     }
 
@@ -259,6 +257,19 @@ impl<'c> AsyncHttpClient<'c> for Http {
 
     fn call(&'c self, request: oauth2::HttpRequest) -> Self::Future {
         self.send(request).boxed()
+    }
+}
+
+/// Adds the claims of `userinfo` that `id_token` lacks. If the two have different e-mail addresses, the one in `id_token`
+/// counts, and what `userinfo` says of its own address (`email_verified`) does not.
+fn add_missing_claims(id_token: &mut JwtClaims, mut userinfo: JwtClaims) {
+    if let (Some(own), Some(other)) = (id_token.get("email"), userinfo.get("email"))
+        && own != other
+    {
+        userinfo.shift_remove("email_verified");
+    }
+    for (claim, value) in userinfo {
+        id_token.entry(claim).or_insert(value);
     }
 }
 
@@ -304,4 +315,27 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> CachedValue<Metad
         }
         .boxed()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn userinfo_verifies_no_other_address_than_its_own() {
+        let merged = |id_token: Value, userinfo: Value| {
+            let mut claims = id_token.as_object().unwrap().clone();
+            add_missing_claims(&mut claims, userinfo.as_object().unwrap().clone());
+            Value::Object(claims)
+        };
+        let address = |email: &str| json!({ "email": email });
+        let verified = |email: &str| json!({ "email": email, "email_verified": true });
+        assert_eq!(merged(address("a@x.example"), verified("b@x.example")), address("a@x.example"));
+        assert_eq!(merged(address("a@x.example"), verified("a@x.example")), verified("a@x.example"));
+        assert_eq!(merged(address("a@x.example"), json!({ "email_verified": true })), verified("a@x.example"));
+        assert_eq!(merged(json!({}), verified("b@x.example")), verified("b@x.example"));
+        assert_eq!(merged(json!({ "groups": ["a"] }), json!({ "groups": ["b"] })), json!({ "groups": ["a"] }));
+    }
 }

@@ -1,4 +1,4 @@
-//! Defines the routes of the front door.
+//! Defines the routes of the front door: the addresses of a team at which users sign in and OAuth clients get tokens.
 
 use std::sync::Arc;
 

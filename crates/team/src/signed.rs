@@ -1,4 +1,5 @@
-//! Reads signed statements (JWT, RFC 7519) of providers, and fetches the keys that verify them (RFC 7517).
+//! Reads signed statements (JWT, RFC 7519) of providers, and fetches the keys that verify them (RFC 7517). A statement is
+//! an ID token of the provider that signs users in, or an access token of an issuer that the team trusts.
 
 use std::{collections::HashSet, sync::Arc};
 

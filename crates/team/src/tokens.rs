@@ -1,4 +1,5 @@
-//! Makes and recognizes tokens: random text that proves a member.
+//! Makes and recognizes tokens: random text that proves a member. A token has a purpose: a user keeps it (personal), an
+//! OAuth client got it (access), or it is the cookie of a browser.
 
 use std::fmt;
 

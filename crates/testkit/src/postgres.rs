@@ -4,6 +4,7 @@
 
 use std::{
     fs,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     io::{BufRead as _, BufReader},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
     path::{Path, PathBuf},
@@ -256,20 +257,38 @@ fn programs() -> PathBuf {
 fn template(programs: &Path) -> PathBuf {
     let owner = if Uid::effective().is_root() { UNPRIVILEGED } else { Uid::effective().as_raw() };
     let version = programs.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
-    let template = tempfile::env::temp_dir().join(format!("toolrack-test-postgres-{version}-{owner}"));
-    if fs::metadata(&template).is_ok_and(|template| template.uid() == owner) {
-        return template.join("data");
-    }
-    let folder = create_folder();
-    let status = script_command(CREATE, folder.path(), programs).status().expect("creating the files of a database");
-    let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
-    assert!(status.success(), "the files of a database cannot be created:\n{log}");
-    // If another test has created the files meanwhile, keep those and delete these.
-    if fs::rename(folder.path(), &template).is_ok() {
-        // The folder has its final name now: do not try to delete it under the temporary one.
-        let _ = folder.keep();
+    // Another script makes other files, and needs another name: files of an older one may be there for months.
+    let mut script_hash = DefaultHasher::new();
+    CREATE.hash(&mut script_hash);
+    let name = format!("toolrack-test-postgres-{version}-{owner}-{:016x}", script_hash.finish());
+    let template = tempfile::env::temp_dir().join(name);
+    if !is_folder_of(&template, owner) {
+        let folder = create_folder();
+        let status =
+            script_command(CREATE, folder.path(), programs).status().expect("creating the files of a database");
+        let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
+        assert!(status.success(), "the files of a database cannot be created:\n{log}");
+        move_once(folder, &template, owner);
     }
     template.join("data")
+}
+
+/// Returns whether `path` is a folder, and no link to one, that belongs to the user `owner`.
+fn is_folder_of(path: &Path, owner: u32) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == owner)
+}
+
+/// Moves a folder with files to `target`. If another test has done so meanwhile, deletes this folder instead. Panics if
+/// `target` then is no folder of `owner`, because its files may be anything.
+fn move_once(folder: TempDir, target: &Path, owner: u32) {
+    match fs::rename(folder.path(), target) {
+        // The folder has its final name now: do not try to delete it under the temporary one.
+        Ok(()) => drop(folder.keep()),
+        Err(error) => {
+            let target_name = target.display();
+            assert!(is_folder_of(target, owner), "{target_name} is no folder of the user {owner}: remove it ({error})");
+        }
+    }
 }
 
 /// Creates a temporary folder that belongs to the user as whom Postgres runs.
@@ -294,4 +313,47 @@ fn script_command(script: &str, folder: &Path, programs: &Path) -> Command {
     command.args(["sh", "-c", script]).current_dir(folder).env("BIN", programs).env_remove("PGDATA");
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder in `parent` with the file `name`.
+    fn folder_with(parent: &Path, name: &str) -> TempDir {
+        let folder = tempfile::tempdir_in(parent).unwrap();
+        fs::write(folder.path().join(name), "").unwrap();
+        folder
+    }
+
+    #[test]
+    fn of_two_tests_that_create_the_files_at_once_the_first_provides_them_for_both() {
+        let parent = tempfile::tempdir().unwrap();
+        let target = parent.path().join("template");
+        let owner = fs::metadata(parent.path()).unwrap().uid();
+        for name in ["first", "second"] {
+            move_once(folder_with(parent.path(), name), &target, owner);
+        }
+        assert!(target.join("first").exists() && !target.join("second").exists());
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "the folder of the second is deleted");
+    }
+
+    #[test]
+    #[should_panic(expected = "remove it")]
+    fn files_of_another_user_are_not_used() {
+        let parent = tempfile::tempdir().unwrap();
+        let target = parent.path().join("template");
+        let owner = fs::metadata(parent.path()).unwrap().uid();
+        move_once(folder_with(parent.path(), "first"), &target, owner);
+        move_once(folder_with(parent.path(), "second"), &target, owner + 1);
+    }
+
+    #[test]
+    fn a_link_is_no_folder_of_any_user() {
+        let parent = tempfile::tempdir().unwrap();
+        let owner = fs::metadata(parent.path()).unwrap().uid();
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(parent.path(), &link).unwrap();
+        assert!(is_folder_of(parent.path(), owner) && !is_folder_of(&link, owner));
+    }
 }

@@ -1,4 +1,5 @@
-//! Forgets (deletes) the oldest rows of the audit log.
+//! Forgets (deletes) the oldest rows of the audit log. The chain then begins later: a new row records where, and the
+//! hash from which the first row that is left continues.
 
 use super::{
     Entry,

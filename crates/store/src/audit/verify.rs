@@ -1,4 +1,5 @@
-//! Verifies that the audit log's chain of hashes is whole.
+//! Verifies that the audit log's chain is whole: that the hash of each row is right after the row before it, that no row
+//! is missing, and that the chain ends where the store recorded its end.
 
 use super::{
     Entry, Row,

@@ -1,4 +1,5 @@
-//! Writes the audit log: one task takes everything from a queue, so that no call ever waits for the disk.
+//! Writes the audit log: one task takes everything from a queue, so that no call ever waits for the disk. What is queued
+//! are facts: each says what happened in a host, such as a call or a lost connection.
 
 use std::{
     fmt, mem,
@@ -17,7 +18,7 @@ use tokio::{
 use toolrack_host::{Fact, Witness};
 
 use super::{AuditRetention, Entry, chain};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, database::Transaction};
 
 /// The maximum number of facts that wait to be written. Beyond that, the log drops facts, and records how many.
 const MAX_WAITING_FACTS: usize = 8 * 1024;
@@ -250,9 +251,9 @@ impl AuditWriter {
     /// for it; new facts wait in the queue.
     async fn append(&self, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
         let mut has_warned = false;
-        let mut transaction = loop {
-            match self.store.begin(WRITING).await {
-                Err(error) if error.is_temporary() && !*self.is_closed.borrow() => {
+        let transaction = loop {
+            match self.begin_with(entries).await {
+                Err(error) if may_pass(&error) && !*self.is_closed.borrow() => {
                     if !has_warned {
                         tracing::warn!("{error}; the audit log waits for the database");
                         has_warned = true;
@@ -262,10 +263,16 @@ impl AuditWriter {
                 begun => break begun?,
             }
         };
-        // No retry from here on: a commit that failed may have taken effect, and a second one would store the rows
+        // The commit is not tried again: one that failed may have taken effect, and a second one would store the rows
         // twice.
-        chain::append(&mut transaction, entries).await?;
         transaction.commit().await
+    }
+
+    /// Begins a transaction that adds `entries` to the chain.
+    async fn begin_with(&self, entries: &[(i64, Entry)]) -> Result<Transaction, StoreError> {
+        let mut transaction = self.store.begin(WRITING).await?;
+        chain::append(&mut transaction, entries).await?;
+        Ok(transaction)
     }
 
     /// Deletes the rows that the settings no longer keep, if it is time to look for them.
@@ -283,6 +290,12 @@ impl AuditWriter {
     }
 }
 
+/// Returns whether the same write may succeed later: the database server is away or busy, or another process has the
+/// file locked.
+fn may_pass(error: &StoreError) -> bool {
+    error.is_temporary() || matches!(error, StoreError::Locked { .. })
+}
+
 #[cfg(test)]
 impl AuditWriter {
     /// Makes the writer look for old rows this often.
@@ -298,5 +311,29 @@ impl Store {
         let mut transaction = self.begin(WRITING).await?;
         chain::append(&mut transaction, entries).await?;
         transaction.commit().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::audit::AuditQuery;
+
+    #[tokio::test]
+    async fn rows_wait_while_another_process_has_the_file_locked() {
+        let (_folder, store) = crate::tests::new_store().await;
+        let impatient = Store::open_within(store.path().to_owned(), Duration::from_millis(20)).await.unwrap();
+        let (_log, writer) = AuditLog::new(impatient, Arc::new(str::to_owned));
+        let lock = store.begin_durably("holding the lock").await.unwrap();
+        let entries = [(1, Entry::of_kind("failed"))];
+        let mut appending = Box::pin(writer.append(&entries));
+        // Ten times as long as this store waits for a lock.
+        assert!(timeout(Duration::from_millis(200), &mut appending).await.is_err());
+        drop(lock);
+        appending.await.unwrap();
+        let rows = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+        assert_eq!(rows.len(), 1);
     }
 }

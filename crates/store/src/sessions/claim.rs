@@ -1,4 +1,5 @@
-//! Keeps a conversation to one turn at a time within this process.
+//! Keeps a conversation to one turn at a time within this process. A turn is one message of a user and all that a model
+//! does until it has answered.
 
 use std::{collections::HashSet, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Deletes old conversations.
+//! Deletes the conversations (sessions) that are too old or too many, as the settings say.
 
 use chrono::{DateTime, Duration, Utc};
 use uuid::Uuid;

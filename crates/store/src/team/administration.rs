@@ -1,4 +1,5 @@
-//! Lets an administrator change the members of their own tenant.
+//! Lets an administrator change the members of their own tenant. Each tenant keeps at least one administrator, so
+//! that its members can go on without the operator of the team.
 
 use chrono::Utc;
 use toolrack_host::{Caller, Principal, principal::Role};
@@ -35,7 +36,7 @@ pub enum MemberChangeOutcome {
 
 impl TeamStore {
     /// Changes a member of `tenant`, unless the tenant would lose its last administrator, and records the change in the
-    /// [audit log](crate::audit), in one transaction.
+    /// [audit log](crate::audit), in one transaction. The change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -47,7 +48,7 @@ impl TeamStore {
         caller: &Caller,
     ) -> Result<MemberChangeOutcome, StoreError> {
         let operation = "changing a member of the team";
-        let mut transaction = self.begin(operation).await?;
+        let mut transaction = self.begin_durably(operation).await?;
         let member = find_member(&mut transaction, owner).await?;
         let Some(member) = member.filter(|member| member.tenant() == tenant) else {
             return Ok(MemberChangeOutcome::NoMember);
@@ -78,13 +79,13 @@ impl TeamStore {
     }
 
     /// Removes a member and all its tokens, and records that in the audit log, in one transaction. Returns whether the
-    /// member existed.
+    /// member existed. The change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn remove_member(&self, owner: MemberIdentity<'_>, caller: &Caller) -> Result<bool, StoreError> {
         let operation = "removing a member of the team";
-        let mut transaction = self.begin(operation).await?;
+        let mut transaction = self.begin_durably(operation).await?;
         let Some(member) = find_member(&mut transaction, owner).await? else { return Ok(false) };
         remove(&mut transaction, &member).await?;
         let entry = Entry::of_member("member_removed", caller, &member);

@@ -1,11 +1,15 @@
 //! Stores the data of a team's front door (its endpoints for sign-in and OAuth): the clients that registered there, the
 //! grants of users to them, and the requests that it refused.
+//!
+//! A grant is what a user allowed a client. The client first gets a code, and exchanges it for an access token and a
+//! refresh token. Each refresh token can be used once, for the next two tokens. A second use is noticed, because all
+//! refresh tokens of a grant begin with the same random part, its handle, by which the row is found.
 
 use chrono::{TimeDelta, Utc};
 use toolrack_host::{Caller, Principal};
 use uuid::Uuid;
 
-use super::{MemberIdentity, MemberRow, TokenHash, find_member};
+use super::{MemberIdentity, MemberRow, NewToken, TokenHash, find_member, insert_token};
 use crate::{
     StoreError, TeamStore,
     audit::{DoorRefusal, Entry, append},
@@ -247,19 +251,20 @@ impl TeamStore {
     /// [`StoreError`] when the database fails.
     pub async fn take_code(&self, code: TokenHash) -> Result<CodeUse, StoreError> {
         let operation = "reading a code of the team";
-        let take = query(
+        let mark_used = query(
             "UPDATE team_grants SET code_used_at = $1 WHERE code = $2 AND code_used_at IS NULL AND code_ends_at > $1",
         );
-        let taken = self.write(take.bind(now()).bind(&code.0[..]), operation).await?;
+        let marked_rows = self.write(mark_used.bind(now()).bind(&code.0[..]), operation).await?;
         let grant = self.grant_where("g.code_used_at IS NOT NULL AND g.code = ", &code).await?;
         Ok(match grant {
-            Some(grant) if taken > 0 => CodeUse::Good(Box::new(grant)),
+            Some(grant) if marked_rows > 0 => CodeUse::Good(Box::new(grant)),
             Some(grant) => CodeUse::Used(Box::new(grant)),
             None => CodeUse::Unknown,
         })
     }
 
-    /// Gives the grant `family` its first refresh token. Returns `false` if the grant has ended, or has one already.
+    /// Gives the grant `family` its first refresh token. Returns `false` if the grant has ended, or has one already. The
+    /// token is on the disk when this returns: after a crash that undid it, its use would look like a theft.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -274,7 +279,7 @@ impl TeamStore {
         .bind(now())
         .bind(time_from_now(IDLE_GRANT_LIFE))
         .bind(family);
-        Ok(self.write(update, WRITING_REFRESH).await? > 0)
+        Ok(self.write_durably(update, WRITING_REFRESH).await? > 0)
     }
 
     /// Returns the grant of a refresh token: as [`RefreshUse::Good`] if the token is the grant's current token, and as
@@ -292,13 +297,22 @@ impl TeamStore {
         Ok(if is_current { RefreshUse::Good(Box::new(grant)) } else { RefreshUse::Used(Box::new(grant)) })
     }
 
-    /// Replaces the refresh token `old` of a grant by `new`. Returns whether `old` was still the current one: of two
-    /// callers with the same token, only one gets `true`.
+    /// Replaces the refresh token `old` of a grant by `new`, and stores `access`, the next access token of the grant, in
+    /// one transaction: a failure uses up no refresh token. Returns whether `old` was still the current one: of two
+    /// callers with the same token, only one gets `true`. As with the [first token](Self::set_first_refresh), the
+    /// change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn rotate_refresh(&self, old: RefreshHash, new: TokenHash) -> Result<bool, StoreError> {
-        let update = query(
+    pub async fn renew_grant(
+        &self,
+        grant: &Grant,
+        (old, new): (RefreshHash, TokenHash),
+        access: &NewToken,
+        caller: &Caller,
+    ) -> Result<bool, StoreError> {
+        let mut transaction = self.begin_durably(WRITING_REFRESH).await?;
+        let replaced = query(
             "UPDATE team_grants SET refresh = $1, renewed_at = $2, \
              ends_at = CASE WHEN ends_for_good_at < $3 THEN ends_for_good_at ELSE $3 END \
              WHERE handle = $4 AND refresh = $5 AND ends_at > $2",
@@ -307,18 +321,25 @@ impl TeamStore {
         .bind(now())
         .bind(time_from_now(IDLE_GRANT_LIFE))
         .bind(&old.handle.0[..])
-        .bind(&old.token.0[..]);
-        Ok(self.write(update, WRITING_REFRESH).await? > 0)
+        .bind(&old.token.0[..])
+        .execute(&mut transaction)
+        .await?;
+        let owner = MemberIdentity { issuer: grant.member.issuer(), subject: grant.member.subject() };
+        if replaced == 0 || insert_token(&mut transaction, owner, access, caller).await?.is_none() {
+            return Ok(false);
+        }
+        transaction.commit().await?;
+        Ok(true)
     }
 
     /// Ends a grant with its refresh token and its access tokens, and records that in the audit log, in one
-    /// transaction. Returns whether the grant existed.
+    /// transaction. Returns whether the grant existed. The change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn end_grant(&self, family: &str, by: &Caller) -> Result<bool, StoreError> {
         let operation = "ending a grant of the team";
-        let mut transaction = self.begin(operation).await?;
+        let mut transaction = self.begin_durably(operation).await?;
         let mut select = QueryBuilder::new(SELECT_GRANTS);
         select.push("g.family = ").push_bind(family);
         let row: Option<GrantRow> = select.build().fetch_optional(&mut transaction).await?;

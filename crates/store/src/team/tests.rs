@@ -267,6 +267,28 @@ async fn a_token_takes_those_along_that_were_made_with_it(stage: &Stage) {
     assert_eq!(store.team_tokens(TokenFilter::Of(ANN)).await.unwrap(), left);
 }
 
+#[tokio::test]
+async fn what_takes_access_away_is_on_the_disk_when_it_returns() {
+    let (_folder, store) = store().await;
+    let level = async || sqlx::query_scalar::<_, i64>("PRAGMA synchronous").fetch_one(store.pool()).await.unwrap();
+    let (normal, full) = (1, 2);
+    let keep = async |token: &str| {
+        let id = store.keep_token(ANN, &new(token), &by()).await.unwrap().unwrap();
+        assert_eq!(level().await, normal);
+        id
+    };
+    store.put_member(&ann(), &by()).await.unwrap();
+    let id = keep("t-1").await;
+    store.revoke_tokens(TokenFilter::Id(&id), &by()).await.unwrap();
+    assert_eq!(level().await, full);
+    keep("t-2").await;
+    store.change_member("acme", ANN, MemberChange::Role(Role::Viewer), &by()).await.unwrap();
+    assert_eq!(level().await, full);
+    keep("t-3").await;
+    store.remove_member(ANN, &by()).await.unwrap();
+    assert_eq!(level().await, full);
+}
+
 async fn a_removed_member_is_noted_until_its_values_are_deleted(stage: &Stage) {
     let store = stage.team().await;
     let noted = async || store.removed_members().await.unwrap();

@@ -1,4 +1,5 @@
-//! Reads and checks what a client asks for with `/oauth/authorize`.
+//! Reads and checks what a client asks for with `/oauth/authorize`: a code for one MCP endpoint of the team, which the
+//! browser is to bring to one of the client's own addresses.
 
 use std::sync::Arc;
 

@@ -87,8 +87,10 @@ pub(super) fn required<'a>(form: &'a Parameters, name: &str) -> Result<&'a str, 
 /// Exchanges a code for tokens. If the code does not belong to this request, it was perhaps stolen, so the code and all
 /// tokens that were given for it are revoked.
 async fn exchange_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
-    let (code, redirect_uri) = (required(form, "code")?, required(form, "redirect_uri")?);
-    let verifier = required(form, "code_verifier")?;
+    let (code, verifier) = (required(form, "code")?, required(form, "code_verifier")?);
+    // Clients of OAuth 2.1 do not send it, because PKCE ties the code to its request; clients of OAuth 2.0 do (OAuth
+    // 2.1, 10.2).
+    let redirect_uri = form.get("redirect_uri");
     let endpoint = endpoint_in(door, form)?;
     let (grant, why) = match door.store.take_code(TokenHash::of(code)).await? {
         CodeUse::Good(grant) => {
@@ -114,12 +116,12 @@ async fn exchange_code(door: &FrontDoor, form: &Parameters, client: &str) -> Res
 }
 
 /// Returns the reason why a code does not belong to the request. `None` if it does.
-fn code_mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> Option<&'static str> {
+fn code_mismatch(grant: &Grant, client: &str, redirect_uri: Option<&str>, verifier: &str) -> Option<&'static str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier));
     if grant.client != client {
         Some("the code was given to another client")
-    } else if grant.redirect_uri != redirect_uri {
+    } else if redirect_uri.is_some_and(|redirect_uri| grant.redirect_uri != redirect_uri) {
         Some("the code was sent to another redirect_uri")
     } else if !VERIFIER_LENGTHS.contains(&verifier.len()) || !verifier.bytes().all(is_plain) {
         Some("the code_verifier must have 43 to 128 of the characters that PKCE allows")
@@ -158,15 +160,12 @@ async fn exchange_refresh_token(door: &FrontDoor, form: &Parameters, client: &st
         return Err(Failure::too_many(why).of_member(&grant.member));
     }
     let next = old.next()?;
-    if !door.store.rotate_refresh(old.hash(), next.hash().token).await? {
+    let (secret, access) = access_token(door, &grant)?;
+    let caller = caller_of(&grant.member, Some(&grant.client_name));
+    if !door.store.renew_grant(&grant, (old.hash(), next.hash().token), &access, &caller).await? {
         return end_grant(door, &grant, REFRESH_TOKEN_REUSED).await;
     }
-    let tokens = issue_tokens(door, &grant, &next).await?;
-    // A second use of the same refresh token may have ended the grant before the access token was stored.
-    match door.store.find_refresh(next.hash()).await? {
-        RefreshUse::Good(_) => Ok(tokens),
-        _ => end_grant(door, &grant, "the grant ended meanwhile").await,
-    }
+    Ok(response(&grant, &secret, &next))
 }
 
 /// The reason why a grant ends after its refresh token was used twice.
@@ -196,8 +195,8 @@ fn endpoint_mismatch(door: &FrontDoor, grant: &Grant, named: Option<Endpoint<'_>
     is_other.then_some("the person allowed another MCP endpoint than the parameter resource names")
 }
 
-/// Creates and stores an access token. Returns the response with it and with `refresh`.
-async fn issue_tokens(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -> Result<Response, Failure> {
+/// Creates an access token of `grant`. Returns it, and what the store keeps of it.
+fn access_token(door: &FrontDoor, grant: &Grant) -> Result<(Secret, NewToken), Failure> {
     // The team may have moved to another address since.
     let endpoint = door.endpoint_of(&grant.resource).ok_or_else(|| {
         Failure::new("invalid_grant", "the person allowed an MCP endpoint that this server no longer has")
@@ -212,17 +211,28 @@ async fn issue_tokens(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -
         profile: endpoint.profile().map(ToOwned::to_owned),
         ends_at: Utc::now().checked_add_signed(ACCESS_TIME),
     };
+    Ok((secret, token))
+}
+
+/// Creates and stores the first access token of `grant`. Returns the response with it and with `refresh`.
+async fn issue_tokens(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -> Result<Response, Failure> {
+    let (secret, token) = access_token(door, grant)?;
     let owner = MemberIdentity { issuer: grant.member.issuer(), subject: grant.member.subject() };
     let stored = door.store.keep_token(owner, &token, &caller_of(&grant.member, Some(&grant.client_name))).await?;
     if stored.is_none() {
         return Err(Failure::new("invalid_grant", "this member is no longer one of the team").of_member(&grant.member));
     }
+    Ok(response(grant, &secret, refresh))
+}
+
+/// Returns the response with both tokens (RFC 6749, 5.1).
+fn response(grant: &Grant, access: &Secret, refresh: &RefreshToken) -> Response {
     let body = json!({
-        "access_token": secret.reveal(),
+        "access_token": access.reveal(),
         "token_type": "Bearer",
         "expires_in": ACCESS_TIME.num_seconds(),
         "refresh_token": refresh.reveal(),
         "scope": grant.scope,
     });
-    Ok(Json(body).into_response())
+    Json(body).into_response()
 }

@@ -1,4 +1,5 @@
-//! Reads the limits of a tenant from the team file.
+//! Reads the limits of a tenant from the team file: tables of quotas, each of which allows so much of a quantity in a
+//! window of time, such as `calls_per_day = 1000`.
 
 use std::fmt;
 

@@ -1,36 +1,55 @@
 //! Measures how much of a quota is used. A meter is one quota with its used amount.
+//!
+//! A quota has a window. In a window of a minute, the used amount decreases continuously. An hour, a day or a month begin
+//! at full hours, at midnight or at the first of the month (UTC), and then nothing is used. A quota of work at once has
+//! no time: work takes a place in it until the work ends.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Datelike as _, Days, Months, NaiveTime, TimeDelta, Timelike as _, Utc};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use toolrack_host::{Quantity, Quota, quota::Window};
 
 /// How long work should wait before it tries again, if a quota of concurrent work has no free place.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// For how many minutes overuse can keep a quota of a minute used up: for a day. Otherwise one wrong report, such as a
+/// model provider's number of tokens, would keep work waiting for years.
+const MAX_MINUTES_OF_OVERUSE: f64 = 24.0 * 60.0;
+
 /// The tolerance when amounts are compared, because fractions of them are not exact.
 const TOLERANCE: f64 = 1e-6;
 
-/// A clock of dates. When the machine's clock is set back, this one goes on by tokio's clock, which tests can control.
-#[derive(Clone, Copy, Debug)]
+/// A clock of dates that never goes back. When the machine's clock is set back, this one goes on by tokio's clock, which
+/// tests can control.
+#[derive(Debug)]
 pub(super) struct Clock {
-    /// The time at which the clock was created.
-    began: DateTime<Utc>,
-    /// The same time, on the clock of tokio.
-    began_instant: Instant,
+    /// The time that this clock last showed, and the same time on the clock of tokio.
+    last_shown: Mutex<(DateTime<Utc>, Instant)>,
 }
 
 impl Clock {
-    /// Creates a clock that shows `began` now.
-    pub(super) fn at(began: DateTime<Utc>) -> Self {
-        Self { began, began_instant: Instant::now() }
+    /// Creates a clock that shows `time` now.
+    pub(super) fn at(time: DateTime<Utc>) -> Self {
+        Self { last_shown: Mutex::new((time, Instant::now())) }
     }
 
     pub(super) fn now(&self) -> DateTime<Utc> {
-        let passed = TimeDelta::from_std(self.began_instant.elapsed()).unwrap_or_default();
+        self.now_at_least(Utc::now())
+    }
+
+    /// Returns the time, while the clock of the machine shows `machine_time`.
+    fn now_at_least(&self, machine_time: DateTime<Utc>) -> DateTime<Utc> {
+        let mut last_shown = self.last_shown.lock();
+        let (shown, shown_instant) = *last_shown;
+        let instant = Instant::now();
+        let passed = TimeDelta::from_std(instant.duration_since(shown_instant)).unwrap_or_default();
         // After a suspension of the machine, tokio's clock is behind the machine's.
-        (self.began + passed).max(Utc::now())
+        let time = (shown + passed).max(machine_time);
+        // Kept, because a meter that was brought up to date at a time in the future would wait until then.
+        *last_shown = (time, instant);
+        time
     }
 }
 
@@ -49,7 +68,7 @@ impl Meter {
     /// Creates a meter with the amount `used` at this time.
     #[must_use]
     pub fn new(quota: Quota, used: f64, at: DateTime<Utc>) -> Self {
-        Self { quota, used: used.max(0.0), at }
+        Self { quota, used: bounded(quota, used), at }
     }
 
     /// Returns its quota.
@@ -124,7 +143,7 @@ impl Meter {
     }
 
     pub(super) fn add(&mut self, amount: u64) {
-        self.used += float(amount);
+        self.used = bounded(self.quota, self.used + float(amount));
     }
 
     /// Frees a place in a quota of concurrent work.
@@ -162,8 +181,18 @@ fn seconds(passed: TimeDelta) -> f64 {
     passed.to_std().unwrap_or_default().as_secs_f64()
 }
 
+/// Returns the limit, or 1 for a stored limit of 0, which no file can set.
 fn limit_of(quota: Quota) -> f64 {
-    float(quota.limit())
+    float(quota.limit()).max(1.0)
+}
+
+/// Returns `used`, but not less than nothing, and for a quota of a minute not more than its overuse may be.
+fn bounded(quota: Quota, used: f64) -> f64 {
+    let used = used.max(0.0);
+    match quota.window() {
+        Window::Minute => used.min(limit_of(quota) * MAX_MINUTES_OF_OVERUSE),
+        _ => used,
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^53, or so large that one more does not matter")]
@@ -218,6 +247,31 @@ mod tests {
         assert_eq!(hour.wait(), Some(Duration::from_secs(60)));
         hour.advance(time("2100-01-01T11:00:00Z"));
         assert_eq!(hour.used(), 0);
+    }
+
+    #[test]
+    fn no_amount_keeps_a_quota_of_a_minute_used_up_for_longer_than_a_day() {
+        let mut minute = meter("tokens_per_minute", 1_000.0, 0.0, "2100-01-01T10:00:00Z");
+        minute.add(u64::MAX);
+        let stored = meter("tokens_per_minute", 1_000.0, 1e18, "2100-01-01T10:00:00Z");
+        for meter in [minute, stored] {
+            assert!(meter.wait().unwrap() <= Duration::from_hours(24), "{:?}", meter.wait());
+            assert_eq!(meter.renews_at(), Some(time("2100-01-02T10:00:00Z")));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_of_the_machine_that_jumps_ahead_and_back_stops_no_minute() {
+        let (right, wrong) = ("2100-01-01T10:00:00Z", "2100-01-02T10:00:00Z");
+        let clock = Clock::at(time(right));
+        let mut minute = meter("calls_per_minute", 6.0, 6.0, right);
+        minute.advance(clock.now_at_least(time(wrong)));
+        minute.add(6);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let now = clock.now_at_least(time("2100-01-01T10:00:10Z"));
+        assert_eq!(now, time("2100-01-02T10:00:10Z"));
+        minute.advance(now);
+        assert_eq!((minute.used(), minute.wait()), (5, None));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Stores how much of each quota was used, so that a restart does not reset the amounts.
+//! Stores how much of each quota was used, so that a restart does not reset the amounts. A row belongs to a holder, who
+//! shares the quota: all members of the tenant together, one member, or the clients of one profile.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

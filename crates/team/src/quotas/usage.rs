@@ -1,4 +1,5 @@
-//! Shows how much of the quotas of a tenant is used.
+//! Shows how much of the quotas of a tenant is used, for each holder: all members together, each member, and the clients
+//! of each profile.
 
 use std::sync::Arc;
 
@@ -135,7 +136,8 @@ impl TenantQuotas {
         let usage_of_profile = |quota_use: &QuotaUse| {
             let holder = Holder::Profile { name: quota_use.holder.strip_prefix(PROFILE_PREFIX)?.into() };
             let quota = Quota::from_name_and_limit(&quota_use.quota, quota_use.limit)?;
-            Some(Usage::of(holder, Meter::new(quota, quota_use.used, quota_use.at), now))
+            // As in `Meters::with_stored`: a time in the future was written by a clock that was wrong.
+            Some(Usage::of(holder, Meter::new(quota, quota_use.used, quota_use.at.min(now)), now))
         };
         let mut stored: Vec<_> = counts.stored.values().flatten().collect();
         stored.sort_by_key(|quota_use| (quota_use.holder.as_str(), quota_use.quota.as_str()));

@@ -1,8 +1,9 @@
 use toolrack_host::{Way, principal::Kind};
 
 use super::*;
+use crate::team::endings;
 use crate::tests::{Stage, on_both};
-use crate::{NewToken, Purpose, Store, TokenFilter, audit::AuditQuery};
+use crate::{Purpose, Store, TokenFilter, audit::AuditQuery};
 
 const ANN: MemberIdentity<'static> = MemberIdentity { issuer: "https://login.example", subject: "ann" };
 
@@ -106,8 +107,8 @@ async fn of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as
     assert!(!store.set_first_refresh(&family, refresh("r-0")).await.unwrap(), "a grant gets one first token");
     let RefreshUse::Good(found) = store.find_refresh(refresh("r-1")).await.unwrap() else { panic!("it counts") };
     assert_eq!(found.family, family);
-    assert!(store.rotate_refresh(refresh("r-1"), hash("r-2")).await.unwrap());
-    assert!(!store.rotate_refresh(refresh("r-1"), hash("r-3")).await.unwrap());
+    assert!(renewed(&store, "r-1", "r-2").await);
+    assert!(!renewed(&store, "r-1", "r-3").await);
     assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Used(_)));
     assert!(matches!(store.find_refresh(refresh("r-2")).await.unwrap(), RefreshUse::Good(_)));
     let other = RefreshHash { handle: hash("other"), token: hash("r-2") };
@@ -145,6 +146,55 @@ async fn an_access_token_that_has_ended_leaves_its_grant(stage: &Stage) {
     assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Good(_)));
 }
 
+async fn a_token_that_has_ended_by_the_clock_of_this_program_alone_leaves_its_grant(stage: &Stage) {
+    let store = team(stage).await;
+    exchanged(&store).await;
+    let mut transaction = store.begin("testing").await.unwrap();
+    // The clock of this program is two hours ahead of the clock of the database.
+    endings::delete_expired(&mut transaction, now() + 7_200).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert!(store.team_tokens(TokenFilter::All).await.unwrap().is_empty());
+    assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Good(_)));
+}
+
+async fn a_revoked_token_takes_its_grant_along_also_if_it_has_ended_by_the_clock_of_the_database(stage: &Stage) {
+    let store = team(stage).await;
+    let grant = exchanged(&store).await;
+    let token = store.team_token(hash(&format!("access of {}", grant.family))).await.unwrap().unwrap();
+    store.write(query("UPDATE team_tokens SET ends_at = 1"), "testing").await.unwrap();
+    let mut transaction = store.begin("testing").await.unwrap();
+    assert_eq!(endings::revoke(&mut transaction, std::slice::from_ref(&token)).await.unwrap(), [&token]);
+    transaction.commit().await.unwrap();
+    assert_eq!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Unknown);
+}
+
+async fn all_tokens_of_a_grant_that_are_revoked_together_are_counted_and_in_the_audit_log(stage: &Stage) {
+    let store = team(stage).await;
+    let family = exchanged(&store).await.family;
+    assert!(renewed(&store, "r-1", "r-2").await);
+    assert_eq!(store.revoke_tokens(TokenFilter::Family(&family), &by()).await.unwrap(), 2);
+    let rows = store.audit(&AuditQuery { limit: 99, ..AuditQuery::default() }).await.unwrap();
+    assert_eq!(rows.iter().filter(|row| row.entry.kind == "token_revoked").count(), 2);
+    assert_eq!(store.find_refresh(refresh("r-2")).await.unwrap(), RefreshUse::Unknown);
+}
+
+/// Replaces the refresh token `old` of the only grant by `new`, with another access token.
+async fn renewed(store: &TeamStore, old: &str, new: &str) -> bool {
+    let grant = exchanged_row(store).await;
+    let access = NewToken { hash: hash(&format!("access with {new}")), ..access(&grant) };
+    store.renew_grant(&grant, (refresh(old), hash(new)), &access, &by()).await.unwrap()
+}
+
+async fn a_renewal_that_fails_uses_up_no_refresh_token(stage: &Stage) {
+    let store = team(stage).await;
+    let grant = exchanged(&store).await;
+    // The database refuses a second token with the same hash.
+    let same = access(&grant);
+    store.renew_grant(&grant, (refresh("r-1"), hash("r-2")), &same, &by()).await.unwrap_err();
+    assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), RefreshUse::Good(_)));
+    assert!(renewed(&store, "r-1", "r-2").await);
+}
+
 async fn exchanged_row(store: &TeamStore) -> Grant {
     store.grants(GrantFilter::OfTenant("acme")).await.unwrap().remove(0)
 }
@@ -153,7 +203,7 @@ async fn a_grant_ends_at_its_limit_however_often_it_is_renewed(stage: &Stage) {
     let store = team(stage).await;
     exchanged(&store).await;
     store.write(query("UPDATE team_grants SET ends_for_good_at = $1").bind(now() + 5), "testing").await.unwrap();
-    assert!(store.rotate_refresh(refresh("r-1"), hash("r-2")).await.unwrap());
+    assert!(renewed(&store, "r-1", "r-2").await);
     let ends: i64 = query_scalar("SELECT ends_at FROM team_grants")
         .fetch_one::<i64>(&mut store.read("testing").await.unwrap())
         .await
@@ -201,6 +251,27 @@ async fn a_refusal_of_an_endpoint_is_one_row_without_line_breaks(stage: &Stage) 
 }
 
 #[tokio::test]
+async fn a_refresh_token_is_on_the_disk_before_its_client_gets_it_and_so_is_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
+    let level = async || sqlx::query_scalar::<_, i64>("PRAGMA synchronous").fetch_one(store.pool()).await.unwrap();
+    let (normal, full) = (1, 2);
+    store.put_member(&Principal::new(Kind::Person, "acme", ANN.issuer, ANN.subject).unwrap(), &by()).await.unwrap();
+    store.begin_grant(&grant("code"), &by()).await.unwrap();
+    let CodeUse::Good(grant) = store.take_code(hash("code")).await.unwrap() else { panic!("it counts") };
+    assert_eq!(level().await, normal);
+    assert!(store.set_first_refresh(&grant.family, refresh("r-1")).await.unwrap());
+    assert_eq!(level().await, full);
+    store.keep_token(ANN, &access(&grant), &by()).await.unwrap();
+    assert_eq!(level().await, normal);
+    assert!(renewed(&store, "r-1", "r-2").await);
+    assert_eq!(level().await, full);
+    drop(store.begin("writing something else").await.unwrap());
+    store.end_grant(&grant.family, &by()).await.unwrap();
+    assert_eq!(level().await, full);
+}
+
+#[tokio::test]
 async fn the_file_has_no_code_and_no_refresh_token() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
@@ -219,6 +290,10 @@ on_both!(
     of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as_reuse,
     a_grant_and_its_tokens_end_together_whichever_is_revoked,
     an_access_token_that_has_ended_leaves_its_grant,
+    a_token_that_has_ended_by_the_clock_of_this_program_alone_leaves_its_grant,
+    a_revoked_token_takes_its_grant_along_also_if_it_has_ended_by_the_clock_of_the_database,
+    a_renewal_that_fails_uses_up_no_refresh_token,
+    all_tokens_of_a_grant_that_are_revoked_together_are_counted_and_in_the_audit_log,
     a_grant_ends_at_its_limit_however_often_it_is_renewed,
     unused_clients_make_room_and_used_ones_stay,
     a_refusal_of_an_endpoint_is_one_row_without_line_breaks
