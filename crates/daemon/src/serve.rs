@@ -32,7 +32,6 @@ use toolrack_config::Loaded;
 use toolrack_team::Authority;
 use tower::{Layer, Service, ServiceBuilder};
 use tower_http::catch_panic::CatchPanicLayer;
-use url::Url;
 
 pub use self::team::Team;
 use self::{
@@ -45,8 +44,7 @@ use crate::{
     api::{self, Metrics},
     dashboard, endpoint,
     gateway::Gateway,
-    guard,
-    guard::{Guard, Token},
+    guard::{self, Guard, Token, host_of},
     places::DEFAULT_PARTS,
     replicas::{NoIdentity, ReplicaOptions},
     rights::Right,
@@ -103,7 +101,8 @@ pub struct Options {
     /// With this, the daemon is one of several replicas that serve its team.
     pub replica: Option<ReplicaOptions>,
     /// Names that requests may have in `Host`, besides the loopback names; each with its port, unless that is the
-    /// default port.
+    /// default port. Pages at these names may send requests as well: with [`Self::tls`], only pages with the scheme
+    /// https; without, pages with either scheme, because a proxy in front of the daemon may speak TLS.
     pub hosts: Vec<String>,
     /// Whether [`Self::listen`] may be an address that other machines can reach. `false` by default.
     pub remote: bool,
@@ -292,8 +291,7 @@ impl Daemon {
         let sessions = make_session_world.map(|make| new_session_worlds(&settings, &world, make, &tasks));
         let guard_agents = Arc::clone(&agents);
         let agent_token_opens = move |path: &str, token: &str| guard_agents.opens(path, token);
-        let guard =
-            Guard::new(token.clone(), address, usual_port(tls.as_ref()), &settings.hosts, Box::new(agent_token_opens));
+        let guard = Guard::new(token.clone(), address, tls.is_some(), &settings.hosts, Box::new(agent_token_opens));
         let extensions = RouteExtensions {
             world: Arc::clone(&world),
             gateway: gateway.clone(),
@@ -454,11 +452,6 @@ fn listen_for_siblings(options: ReplicaOptions) -> Result<(ReplicaOptions, TcpLi
     Ok((ReplicaOptions { listen, ..options }, listener))
 }
 
-/// The port that clients of a daemon leave out of its URLs.
-fn usual_port(tls: Option<&Tls>) -> u16 {
-    if tls.is_some() { 443 } else { 80 }
-}
-
 /// The beginning of the URLs of a daemon. With TLS, it has the name of the daemon if there is one, because a
 /// certificate is usually for a name and not for an address.
 fn base_url(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String {
@@ -522,13 +515,6 @@ fn endpoints() -> Router {
         .nest(endpoint::PROFILE_ROUTE, profile)
         .route_layer(middleware::from_fn(session_worlds::to_session_world))
         .route_layer(middleware::from_fn(tenant_members::to_member_world))
-}
-
-/// The `Host` of requests to `url`.
-fn host_of(url: &Url) -> String {
-    // Each URL with the scheme http or https has a host.
-    let host = url.host_str().unwrap_or_default();
-    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 #[cfg(test)]

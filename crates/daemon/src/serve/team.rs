@@ -9,13 +9,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolrack_team::{Authority, FrontDoor, audit_export::AuditExportStatus};
 
 use super::{
-    host_of,
     services::{TeamDaemon, new_tenants},
     with_layer,
 };
 use crate::{
     gateway::Bounds,
-    guard::{Guard, Members},
+    guard::{Guard, Members, host_of},
     removals::{DeleteMemberValues, Removals},
     replicas::{EndWorlds, NoIdentity, ReplicaOptions, Replicas, SiblingListener},
     tenants::{self, Tenants},
