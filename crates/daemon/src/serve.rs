@@ -255,8 +255,7 @@ impl Daemon {
     /// their own tenant, and never the daemon's own world.
     ///
     /// # Errors
-    /// [`StartError`]. With [`StartError::NoIdentity`], the servers of the daemon's own world have begun to start; with
-    /// all other errors, nothing was started.
+    /// [`StartError`]. No server has been started then.
     pub async fn start(
         parts: Parts,
         make_agent_world: MakeWorld,
@@ -280,9 +279,14 @@ impl Daemon {
         let address = listener.local_addr().map_err(listen_error)?;
         let base_url = base_url(address, tls.as_ref(), &hosts);
         hosts.extend(team.iter().map(|team| host_of(team.door.url())));
-        let tasks = TaskTracker::new();
+        let (tasks, ending) = (TaskTracker::new(), CancellationToken::new());
+        let replica = match (&team, replica) {
+            (Some(team), Some(replica)) => Some(team.replica(replica, &ending)?),
+            _ => None,
+        };
+        // Nothing below fails: this starts the servers.
         let base = None;
-        let world = World::start(parts, base, &tasks, CancellationToken::new(), began).await;
+        let world = World::start(parts, base, &tasks, ending, began).await;
         let team_url = team.as_ref().map(|team| team.door.url().clone());
         let timeouts = WorldTimeouts { idle: agent_idle, grace };
         let settings = Arc::new(DaemonSettings { began, hosts, address, team_url, timeouts, session_worlds });
@@ -302,7 +306,7 @@ impl Daemon {
         let router = own_router(extensions, team.as_ref().map(|team| Arc::clone(&team.authority)));
         let ServeParts { router, guard, replica, tenants } = match team {
             Some(team) => {
-                team.serve(router, guard, &TeamDaemon { settings: &settings, world: &world, tasks: &tasks }, replica)?
+                team.serve(router, guard, &TeamDaemon { settings: &settings, world: &world, tasks: &tasks }, replica)
             }
             None => ServeParts { router, guard, replica: None, tenants: None },
         };
