@@ -73,7 +73,14 @@ fn server(team: &Team, token: &str, name: &str, is_there: fn(&Value) -> bool) ->
 fn the_last_words_of_a_shared_server_and_its_file_are_for_operators_alone() {
     let broken = json!({ "command": "sh", "args": ["-c", format!("echo {WORDS} >&2; exit 3")] });
     let team = Team::with(|_| vec![("broken", broken.clone())]);
+    // An entry that waits for an agreement, which only the user of the machine can give.
+    let pending = json!({ "command": "true", "env": { "API_TOKEN": "canary-of-a-project" } });
+    let project = team.rack.home.root().join("team/tenants/acme/.mcp.json");
+    fs::write(project, json!({ "mcpServers": { "pending": pending } }).to_string()).unwrap();
     let [bob, eve] = [("bob", "user"), ("eve", "operator")].map(|(name, role)| team.token(name, "acme", role).0);
+    let [for_bob, for_eve] = [&bob, &eve].map(|token| team.ask("GET", "/api/v1/trust", token, "").1);
+    assert!(!for_bob.contains("API_TOKEN") && for_bob.contains("\"pending\":[]"), "{for_bob}");
+    assert!(for_eve.contains("API_TOKEN") && !for_eve.contains("canary-of-a-project"), "{for_eve}");
     let failed = |token| server(&team, token, "broken", |server| server["error"].is_string());
     let (of_bob, of_eve) = (failed(&bob), failed(&eve));
     let error = of_bob["error"].as_str().unwrap();
