@@ -1,5 +1,7 @@
 // The model that answers in a conversation, and its tools. This browser remembers both for each conversation.
 
+import { lasting } from "./storage.js";
+
 /**
  * @typedef {object} Choice
  * @property {string} model `provider/name`; empty for the configured one
@@ -51,12 +53,12 @@ function entries(storage) {
 }
 
 /** Returns the choice for a conversation. @param {string} session @param {Pick<Storage, "getItem">} [storage] */
-export function chosenFor(session, storage = localStorage) {
+export function chosenFor(session, storage = lasting) {
   return entries(storage).find(([id]) => id === session)?.[1] ?? EVERYTHING;
 }
 
 /** @param {string} session @param {Choice} choice @param {Pick<Storage, "getItem" | "setItem">} [storage] */
-export function remember(session, choice, storage = localStorage) {
+export function remember(session, choice, storage = lasting) {
   const others = entries(storage).filter(([id]) => id !== session);
   try {
     storage.setItem(PLACE, JSON.stringify([...others, [session, choice]].slice(-MOST)));

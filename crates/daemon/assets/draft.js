@@ -19,13 +19,19 @@ import { json } from "./format.js";
 
 /** @typedef {{path: string, message: string}} Problem */
 
+/** The origins of the shapes around a shape. A schema may contain itself, and its form then ends where it begins anew. @typedef {(object | undefined)[]} Around */
+
+/** Whether a shape contains itself without an end, unless a value ends it. @param {Shape} shape @param {Around} around */
+const isAgain = ({ origin }, around) => origin !== undefined && around.includes(origin);
+
 /**
  * Returns the draft with which a form begins: of the given value, else of the schema's default, else an empty one.
  * @param {Shape} shape
  * @param {unknown} [value]
+ * @param {Around} [around]
  * @returns {Draft}
  */
-export function draftOf(shape, value = shape.preset) {
+export function draftOf(shape, value = shape.preset, around = []) {
   switch (shape.kind) {
     case "string":
       return { text: typeof value === "string" ? value : "" };
@@ -37,11 +43,13 @@ export function draftOf(shape, value = shape.preset) {
     case "enum":
       return { choice: (shape.options ?? []).findIndex((option) => isSame(option, value)) };
     case "object":
-      return object(shape, value);
-    case "array":
-      return { items: Array.isArray(value) ? value.map((one) => item(shape, one)) : [] };
+      return object(shape, value, [...around, shape.origin]);
+    case "array": {
+      const inside = [...around, shape.origin];
+      return { items: Array.isArray(value) ? value.map((one) => item(shape, one, inside)) : [] };
+    }
     case "union":
-      return union(shape, value);
+      return union(shape, value, [...around, shape.origin]);
     case "any":
       return { text: value === undefined ? "" : json(value) };
     default:
@@ -49,22 +57,24 @@ export function draftOf(shape, value = shape.preset) {
   }
 }
 
-/** The draft of a new item of a list. @param {Shape} shape of the list @param {unknown} [value] */
-export const item = (shape, value) => draftOf(shape.item?.() ?? ANY, value);
+/** The draft of a new item of a list. @param {Shape} shape of the list @param {unknown} [value] @param {Around} [around] */
+export const item = (shape, value, around) => draftOf(shape.item?.() ?? ANY, value, around);
 
 /** @type {Shape} */
 const ANY = { kind: "any", title: "", description: "" };
 
-/** @param {Shape} shape @param {unknown} value @returns {Draft} */
-function object(shape, value) {
+/** @param {Shape} shape @param {unknown} value @param {Around} around with the shape itself @returns {Draft} */
+function object(shape, value, around) {
   const given = isObject(value) ? value : {};
   /** @type {Record<string, Draft | null>} */
   const fields = {};
   for (const { name, required, shape: part } of shape.fields ?? []) {
     const inner = part();
-    const own = Object.hasOwn(given, name) ? given[name] : inner.preset;
+    const isGiven = Object.hasOwn(given, name);
+    const own = isGiven ? given[name] : inner.preset;
     // An optional field is left out at first, unless it is a line of text, which can stay empty.
-    fields[name] = required || own !== undefined || isLine(inner) ? draftOf(inner, own) : null;
+    const isShown = isGiven || isLine(inner) || ((required || own !== undefined) && !isAgain(inner, around));
+    fields[name] = isShown ? draftOf(inner, own, around) : null;
   }
   const others = Object.fromEntries(Object.entries(given).filter(([name]) => !Object.hasOwn(fields, name)));
   return { fields, others };
@@ -74,16 +84,17 @@ function object(shape, value) {
 export const isLine = ({ kind }) =>
   kind === "string" || kind === "number" || kind === "integer" || kind === "enum" || kind === "any";
 
-/** @param {Shape} shape @param {unknown} value @returns {Draft} */
-function union(shape, value) {
+/** @param {Shape} shape @param {unknown} value @param {Around} around with the shape itself @returns {Draft} */
+function union(shape, value, around) {
   const parts = (shape.choices ?? []).map((part) => part.shape());
   const fits = value === undefined ? -1 : parts.findIndex((part) => isLike(part, value));
-  const choice = Math.max(0, fits);
-  return { choice, drafts: parts[choice] ? { [choice]: draftOf(parts[choice], fits < 0 ? undefined : value) } : {} };
+  const choice = fits < 0 ? parts.findIndex((part) => !isAgain(part, around)) : fits;
+  if (choice < 0) return { choice, drafts: {} };
+  return { choice, drafts: { [choice]: draftOf(parts[choice], fits < 0 ? undefined : value, around) } };
 }
 
-/** Whether a value could be of a shape. Looks only at its kind and at required fields. @param {Shape} shape @param {unknown} value @returns {boolean} */
-function isLike(shape, value) {
+/** Whether a value could be of a shape. Looks only at its kind and at required fields. @param {Shape} shape @param {unknown} value @param {Around} [around] @returns {boolean} */
+function isLike(shape, value, around = []) {
   switch (shape.kind) {
     case "integer":
       return Number.isInteger(counted(value));
@@ -99,7 +110,8 @@ function isLike(shape, value) {
         isObject(value) && (shape.fields ?? []).every(({ name, required }) => !required || Object.hasOwn(value, name))
       );
     case "union":
-      return (shape.choices ?? []).some((part) => isLike(part.shape(), value));
+      if (isAgain(shape, around)) return false;
+      return (shape.choices ?? []).some((part) => isLike(part.shape(), value, [...around, shape.origin]));
     case "any":
       return true;
     default:
@@ -193,9 +205,11 @@ function whole(shape, draft, path) {
   const problems = [];
   for (const { name, required, shape: part } of shape.fields ?? []) {
     const own = draft.fields?.[name];
-    const inner = part();
-    if (!own && !required) continue;
-    const found = valueOf(inner, own ?? draftOf(inner), required, below(path, name));
+    if (!own) {
+      if (required) problems.push({ path: below(path, name), message: "is needed" });
+      continue;
+    }
+    const found = valueOf(part(), own, required, below(path, name));
     problems.push(...found.problems);
     if (found.value !== undefined) value[name] = found.value;
   }

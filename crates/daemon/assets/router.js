@@ -1,6 +1,7 @@
 // The place in the dashboard. The dashboard is one page, and the fragment of its address names the part that is shown.
 
 import { signal } from "./html.js";
+import { ofTab } from "./storage.js";
 
 /**
  * @typedef {object} Place
@@ -100,13 +101,13 @@ const KEPT = "toolrack.place";
 
 /** Stores the place for [backToPlace]. */
 export function keepPlace() {
-  sessionStorage.setItem(KEPT, location.hash);
+  ofTab.setItem(KEPT, location.hash);
 }
 
 /** Goes to the stored place, if there is one. */
 export function backToPlace() {
-  const kept = sessionStorage.getItem(KEPT);
-  sessionStorage.removeItem(KEPT);
+  const kept = ofTab.getItem(KEPT);
+  ofTab.removeItem(KEPT);
   if (!kept?.startsWith("#/") || location.hash.length > 2) return;
   history.replaceState(null, "", kept);
   look();

@@ -17,6 +17,7 @@ import { counted } from "./exact-json.js";
  * @property {{label: string, shape: () => Shape}[]} [choices] of a union
  * @property {string} [format] of a string
  * @property {{least?: number, most?: number}} [bounds] of a number, of a text's length, of an array's length
+ * @property {object} [origin] the part of the schema, the same object each time: a shape inside of one with its origin begins anew
  */
 
 /** @typedef {{name: string, required: boolean, shape: () => Shape}} Field */
@@ -27,13 +28,15 @@ const MOST_REFERENCES = 32;
 /**
  * @param {any} schema
  * @param {any} [root] where `$ref` points into
+ * @param {number} [steps] how many choices of one part were replaced by that part
  * @returns {Shape}
  */
-export function shapeOf(schema, root = schema) {
-  const found = resolved(schema, root);
-  if (!found || typeof found !== "object" || Array.isArray(found)) return { kind: "any", title: "", description: "" };
-  const about = { title: text(found.title), description: text(found.description), preset: found.default };
-  return { ...about, ...kindOf(found, root) };
+export function shapeOf(schema, root = schema, steps = 0) {
+  const { found, origin } = resolved(schema, root);
+  const isObject = found && typeof found === "object" && !Array.isArray(found);
+  if (!isObject || steps > MOST_REFERENCES) return { kind: "any", title: "", description: "" };
+  const about = { title: text(found.title), description: text(found.description), preset: found.default, origin };
+  return { ...about, ...kindOf(found, root, steps) };
 }
 
 /** @param {unknown} value */
@@ -46,26 +49,37 @@ const shown = (value) => (typeof value === "string" ? value : JSON.stringify(val
 const bound = (value) => counted(value);
 
 /**
- * Follows `$ref`, and replaces an `allOf` with one part by that part.
+ * Follows `$ref`, and replaces an `allOf` with one part by that part. Returns also the part of the schema at which this ends.
  * @param {any} schema
  * @param {any} root
+ * @returns {{found: any, origin?: any}} `found` is null for a reference that leads nowhere
  */
 function resolved(schema, root) {
-  let at = schema;
+  let [found, origin] = [schema, schema];
   for (let steps = 0; steps < MOST_REFERENCES; steps += 1) {
-    if (typeof at?.$ref === "string") {
-      const { $ref, ...beside } = at;
-      const target = pointedAt($ref, root);
-      if (!target || typeof target !== "object") return null;
-      at = { ...target, ...beside };
-    } else if (Array.isArray(at?.allOf) && at.allOf.length === 1 && typeof at.allOf[0] === "object") {
-      const { allOf, ...beside } = at;
-      at = { ...allOf[0], ...beside };
+    if (typeof found?.$ref === "string") {
+      const { $ref, ...beside } = found;
+      origin = pointedAt($ref, root);
+      if (!origin || typeof origin !== "object") return { found: null };
+      found = { ...origin, ...beside };
+    } else if (Array.isArray(found?.allOf) && found.allOf.length === 1 && typeof found.allOf[0] === "object") {
+      const { allOf, ...beside } = found;
+      [origin] = allOf;
+      found = { ...origin, ...beside };
     } else {
-      return at;
+      return { found, origin };
     }
   }
-  return null;
+  return { found: null };
+}
+
+/** A part of a JSON pointer in a URL. @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 /** @param {string} reference @param {any} root */
@@ -74,7 +88,7 @@ function pointedAt(reference, root) {
   const parts = reference.slice(1).split("/").slice(1);
   let at = root;
   for (const part of parts) {
-    const name = decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
+    const name = decoded(part).replaceAll("~1", "/").replaceAll("~0", "~");
     if (!at || typeof at !== "object" || !Object.hasOwn(at, name)) return null;
     at = at[name];
   }
@@ -84,16 +98,17 @@ function pointedAt(reference, root) {
 /**
  * @param {any} schema
  * @param {any} root
+ * @param {number} steps
  * @returns {Pick<Shape, "kind"> & Partial<Shape>}
  */
-function kindOf(schema, root) {
+function kindOf(schema, root, steps) {
   if (Object.hasOwn(schema, "const")) return { kind: "const", options: [schema.const] };
   if (Array.isArray(schema.enum) && schema.enum.length > 0) {
     const labels = schema.enumNames;
     return { kind: "enum", options: schema.enum, labels: Array.isArray(labels) ? labels.map(shown) : undefined };
   }
   const choices = schema.anyOf ?? schema.oneOf;
-  if (Array.isArray(choices) && choices.length > 0) return union(schema, choices, root);
+  if (Array.isArray(choices) && choices.length > 0) return union(schema, choices, root, steps);
   const types = Array.isArray(schema.type) ? schema.type : [schema.type ?? guessed(schema)];
   if (types.length !== 1) {
     return { kind: "union", choices: types.map((/** @type {string} */ type) => choice({ ...schema, type }, root)) };
@@ -112,13 +127,14 @@ function guessed(schema) {
  * @param {any} schema
  * @param {any[]} choices
  * @param {any} root
+ * @param {number} steps
  */
-function union(schema, choices, root) {
+function union(schema, choices, root, steps) {
   if (choices.every((one) => one && typeof one === "object" && Object.hasOwn(one, "const"))) {
     const labels = choices.map((one) => text(one.title) || shown(one.const));
     return { kind: /** @type {const} */ ("enum"), options: choices.map((one) => one.const), labels };
   }
-  if (choices.length === 1) return { ...shapeOf(choices[0], root) };
+  if (choices.length === 1) return { ...shapeOf(choices[0], root, steps + 1) };
   // Keywords beside the choice apply to each of its parts.
   const { anyOf, oneOf, title, description, default: preset, ...beside } = schema;
   const parts = choices.map((one) =>
@@ -137,7 +153,7 @@ function choice(schema, root) {
 
 /** @param {any} schema @param {any} root */
 function labelOf(schema, root) {
-  const found = resolved(schema, root);
+  const { found } = resolved(schema, root);
   const last = typeof schema?.$ref === "string" ? schema.$ref.split("/").pop() : "";
   if (!found || typeof found !== "object") return "JSON";
   if (Object.hasOwn(found, "const")) return JSON.stringify(found.const);

@@ -24,6 +24,13 @@ export async function seated(signal) {
   const leave = () => over.abort();
   const seat = AbortSignal.any([signal, over.signal]);
   document.addEventListener("visibilitychange", leave, { signal: seat });
-  if (document.hidden && !seat.aborted) await taken("unseen", UNSEEN, seat);
+  if (document.hidden && !(await taken("unseen", UNSEEN, seat))) await aborted(seat);
   return { signal: seat, leave };
 }
+
+/** Waits until a signal is aborted. @param {AbortSignal} signal @returns {Promise<void>} */
+const aborted = (signal) =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });

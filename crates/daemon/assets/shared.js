@@ -8,6 +8,7 @@ import { pathOf } from "./agent.js";
 import { Refusal } from "./api.js";
 import { listen, pause } from "./events.js";
 import { LOG_LENGTH } from "./merge.js";
+import { isForbidden } from "./slots.js";
 
 /** @typedef {import("./events.js").State} State */
 
@@ -66,7 +67,9 @@ class Page {
     this.#send({ kind: "hello", last: null });
     const wake = () => this.#isLeading || this.#how.state === "live" || this.#send({ kind: "wake" });
     addEventListener("focus", wake, { signal });
-    navigator.locks.request(this.#name, { signal }, () => this.#lead()).catch(() => {});
+    navigator.locks.request(this.#name, { signal }, () => this.#lead()).catch((error) => {
+      if (isForbidden(error)) listen(this.listener, signal);
+    });
   }
 
   /** @param {import("./shared.js").PageMessage extends infer S ? S extends {from: string} ? Omit<S, "from"> : never : never} message */

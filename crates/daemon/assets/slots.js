@@ -2,18 +2,22 @@
 
 import { base } from "./agent.js";
 
+/** Whether a request for a lock failed because the browser forbids locks, as it does where it forbids storage. @param {unknown} error */
+export const isForbidden = (error) => error instanceof DOMException && error.name === "SecurityError";
+
 /**
  * Holds one of the slots of a name until the signal is aborted. Where pages cannot share, there are no slots.
  * @param {string} name
  * @param {number} count the number of slots
  * @param {AbortSignal} signal
- * @returns {Promise<boolean>} whether it got one; resolves at the latest when the signal is aborted
+ * @returns {Promise<boolean>} whether it got one; false as soon as it is certain that it gets none, at the latest when the signal
+ *   is aborted
  */
 export function taken(name, count, signal) {
   return new Promise((resolve) => {
     const end = new Promise((left) => signal.addEventListener("abort", left, { once: true }));
     end.then(() => resolve(false));
-    if (!navigator.locks) return;
+    if (signal.aborted || !navigator.locks) return resolve(false);
     const found = new AbortController();
     for (let number = 0; number < count; number += 1) {
       const options = { signal: AbortSignal.any([signal, found.signal]) };
@@ -23,7 +27,8 @@ export function taken(name, count, signal) {
         resolve(true);
         return end;
       };
-      navigator.locks.request(`toolrack.${name}.${number}${base}`, options, take).catch(() => {});
+      const request = navigator.locks.request(`toolrack.${name}.${number}${base}`, options, take);
+      request.catch((error) => isForbidden(error) && resolve(false));
     }
   });
 }
@@ -40,7 +45,6 @@ const LONG = 3;
  * @returns {Promise<T>}
  */
 export async function inPlace(signal, doIt, onWait = () => {}) {
-  if (!navigator.locks) return doIt();
   const over = new AbortController();
   const timer = setTimeout(onWait, 200);
   try {

@@ -4,6 +4,7 @@
 
 import { base } from "./agent.js";
 import { computed, signal } from "./html.js";
+import { lasting } from "./storage.js";
 
 /** The key of the stored token. Two daemons may be below different paths of one address. */
 const PLACE = `toolrack.token${base}`;
@@ -45,13 +46,13 @@ export function findToken() {
     history.replaceState(null, "", `${location.pathname}${location.search}#/`);
     keepToken(found);
   } else {
-    token.value = localStorage.getItem(PLACE);
+    token.value = lasting.getItem(PLACE);
   }
 }
 
 /** @param {string} given */
 export function keepToken(given) {
-  localStorage.setItem(PLACE, given);
+  lasting.setItem(PLACE, given);
   refused.value = false;
   token.value = given;
 }
@@ -61,8 +62,8 @@ export function keepToken(given) {
  * @param {string | null} given the refused token
  */
 export function dropToken(given) {
-  const kept = localStorage.getItem(PLACE);
-  if (kept === given) localStorage.removeItem(PLACE);
+  const kept = lasting.getItem(PLACE);
+  if (kept === given) lasting.removeItem(PLACE);
   // The refusal may answer a request that was sent with an older token.
   if (token.peek() !== given) return;
   const newer = kept === given ? null : kept;

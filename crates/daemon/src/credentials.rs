@@ -67,6 +67,12 @@ impl WorldKind {
         }
     }
 
+    /// Whether the world borrows servers from another world: from that of the tenant, of the member, or of the machine's
+    /// only user.
+    pub(crate) fn borrows(&self) -> bool {
+        matches!(self, Self::Member(_) | Self::Session(_))
+    }
+
     /// The only member for whom the world runs servers. `None` for the world of a tenant or of a machine's only user.
     pub(crate) fn member(&self) -> Option<&Principal> {
         match self {
@@ -77,10 +83,7 @@ impl WorldKind {
 
     /// The size of this world's event log.
     pub(crate) fn event_log_capacity(&self) -> LogCapacity {
-        match self {
-            Self::Member(_) | Self::Session(_) => LogCapacity::Member,
-            _ => LogCapacity::World,
-        }
+        if self.borrows() { LogCapacity::Member } else { LogCapacity::World }
     }
 
     /// Whether a server with this spec can be used here: because it is started here, or because the world of the

@@ -30,6 +30,7 @@ use http::{
 use subtle::ConstantTimeEq as _;
 use toolrack_host::Principal;
 use toolrack_team::{Endpoint, FrontDoor, NoRandom, ProvedToken, random_text};
+use url::Url;
 
 pub(crate) use self::{
     members::Members,
@@ -55,6 +56,16 @@ const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The content type of a stream of events.
 const EVENT_STREAM: &[u8] = b"text/event-stream";
+
+/// The schemes of URLs, as in the `Origin` of a page.
+const HTTP: &str = "http";
+const HTTPS: &str = "https";
+
+/// The header in which a browser says how the origin of a page is related to that of the request.
+const FETCH_SITE: &str = "sec-fetch-site";
+
+/// The value of [`FETCH_SITE`] for a page of the same scheme, host and port as the request.
+const SAME_ORIGIN: &str = "same-origin";
 
 /// The path prefixes that need a token. `/p` has the MCP endpoints of profiles, and `/t` those of tenants.
 const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics", "/p", "/t"];
@@ -120,13 +131,36 @@ pub(crate) type OtherTokenCheck = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 /// Checks each request before anything else handles it.
 pub(crate) struct Guard {
     token: Token,
-    /// The values of `Host` that requests may have.
-    hosts: Vec<String>,
+    /// The names under which clients reach the daemon.
+    hosts: Vec<OwnHost>,
     requests: DefaultDirectRateLimiter,
     unauthenticated: DefaultDirectRateLimiter,
     accepts_other_token: OtherTokenCheck,
     /// Finds the members of the team by their tokens. `None` for a daemon without a team.
     members: Option<Members>,
+}
+
+/// A name under which clients reach the daemon.
+struct OwnHost {
+    /// The `Host` of requests, in lower case. It includes the port unless clients leave that out.
+    name: String,
+    /// The scheme of the URLs with this name. `None` if either may be right: a daemon without TLS cannot know whether a
+    /// proxy in front of it speaks TLS.
+    scheme: Option<&'static str>,
+}
+
+impl OwnHost {
+    /// Returns whether the pages of the daemon at this name have the origin `scheme://name`.
+    fn has_origin(&self, scheme: &str, name: &str) -> bool {
+        matches!(scheme, HTTP | HTTPS) && self.name == name && self.scheme.is_none_or(|own| own == scheme)
+    }
+}
+
+/// Returns the `Host` of requests to `url`.
+pub(crate) fn host_of(url: &Url) -> String {
+    // Each URL with the scheme http or https has a host.
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 /// Whether a request to `path` needs a token. What the daemon answers at other paths is no secret.
@@ -143,14 +177,16 @@ pub(crate) fn member_of(request: &Request) -> Option<Principal> {
 
 impl Guard {
     /// Creates the guard of a daemon at `address`, which may also be reached under the names `hosts`. A name includes
-    /// the port unless that is the `usual_port`, which clients leave out of `Host`: 80, and 443 with TLS.
+    /// the port unless clients leave that out of `Host`: 80, and 443 with TLS. `has_tls` says whether the daemon itself
+    /// speaks TLS.
     pub(crate) fn new(
         token: Token,
         address: SocketAddr,
-        usual_port: u16,
+        has_tls: bool,
         hosts: &[String],
         accepts_other_token: OtherTokenCheck,
     ) -> Self {
+        let (scheme, usual_port) = if has_tls { (HTTPS, 443) } else { (HTTP, 80) };
         let port = address.port();
         let own_name = match address.ip() {
             IpAddr::V4(ip) => ip.to_string(),
@@ -158,11 +194,14 @@ impl Guard {
         };
         let own_hosts = ["127.0.0.1", "localhost", "[::1]", &own_name].into_iter().flat_map(|name| {
             let without_port = (port == usual_port).then(|| name.to_owned());
-            iter::once(format!("{name}:{port}")).chain(without_port)
+            let names = iter::once(format!("{name}:{port}")).chain(without_port);
+            names.map(move |name| OwnHost { name, scheme: Some(scheme) })
         });
+        let named_hosts =
+            hosts.iter().map(|host| OwnHost { name: host.to_ascii_lowercase(), scheme: has_tls.then_some(HTTPS) });
         Self {
             token,
-            hosts: own_hosts.chain(hosts.iter().map(|host| host.to_ascii_lowercase())).collect(),
+            hosts: own_hosts.chain(named_hosts).collect(),
             requests: limiter(RATE),
             unauthenticated: limiter(RATE_UNAUTHENTICATED),
             accepts_other_token,
@@ -171,8 +210,15 @@ impl Guard {
     }
 
     /// Accepts the requests of a team's members, in addition to those with the daemon's token.
-    pub(crate) fn with_team(self, members: Members) -> Self {
+    pub(crate) fn with_team(mut self, members: Members) -> Self {
+        self.set_scheme_of(members.url());
         Self { members: Some(members), ..self }
+    }
+
+    /// Accepts pages at the host of `url` only with the scheme of `url`.
+    fn set_scheme_of(&mut self, url: &Url) {
+        let (name, scheme) = (host_of(url), if url.scheme() == HTTPS { HTTPS } else { HTTP });
+        self.hosts.iter_mut().filter(|host| host.name == name).for_each(|host| host.scheme = Some(scheme));
     }
 
     /// Returns the sender of a request, if its token proves the sender, and the refusal, if the guard refuses the
@@ -224,7 +270,7 @@ impl Guard {
         if uri.authority().is_some_and(|named| host.as_deref() != Some(&*named.as_str().to_ascii_lowercase())) {
             return Some(ambiguous("the address of the request names another host than its header `Host`".to_owned()));
         }
-        if !host.is_some_and(|host| self.hosts.contains(&host)) {
+        if !host.is_some_and(|host| self.hosts.iter().any(|own| own.name == host)) {
             let message = "the daemon is not known by this name";
             return Some(
                 ApiError::new(StatusCode::FORBIDDEN, "WRONG_HOST", message)
@@ -234,7 +280,7 @@ impl Guard {
         // The front door (the sign-in of a team) answers some paths to all origins, and checks the origin itself at the
         // others.
         let is_at_front_door = self.members.is_some() && FrontDoor::is_at(uri.path());
-        if !is_at_front_door && headers.get(ORIGIN).is_some_and(|origin| !self.is_own_origin(origin)) {
+        if !is_at_front_door && headers.get(ORIGIN).is_some_and(|origin| !self.is_own_page(origin, headers)) {
             return Some(ApiError::new(
                 StatusCode::FORBIDDEN,
                 "WRONG_ORIGIN",
@@ -290,11 +336,19 @@ impl Guard {
         }
     }
 
-    fn is_own_origin(&self, origin: &HeaderValue) -> bool {
+    /// Returns whether a page of the daemon itself sent a request with this `Origin`.
+    ///
+    /// The scheme counts: any machine on the way can answer for `http://tools.example`, and its page must not reach
+    /// `https://tools.example`. Behind a proxy that ends TLS, the daemon knows the right scheme only if the URL of its
+    /// team says it; for other names, the browser does: it compares the page with the URL of the request.
+    fn is_own_page(&self, origin: &HeaderValue, headers: &HeaderMap) -> bool {
         // An origin that is not ASCII is not the daemon's own.
         let origin = origin.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
-        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        host.is_some_and(|host| self.hosts.iter().any(|own_host| own_host == host))
+        let is_own_origin = origin
+            .split_once("://")
+            .is_some_and(|(scheme, name)| self.hosts.iter().any(|own| own.has_origin(scheme, name)));
+        // Browsers send this header only to HTTPS and to this machine; other clients do not send it.
+        is_own_origin && headers.get_all(FETCH_SITE).iter().all(|site| site == SAME_ORIGIN)
     }
 
     /// Returns [`ProvedSender::Local`] if the request has the token of this launch, or the token of the agent to which
@@ -418,7 +472,7 @@ mod tests {
     fn guard() -> Guard {
         let agent_token_opens = |path: &str, token: &str| path == "/agents/a/mcp" && token == "a-token";
         let hosts = ["tools.example".to_owned()];
-        Guard::new(Token::from_secret("t0ken"), OWN.parse().unwrap(), 80, &hosts, Box::new(agent_token_opens))
+        Guard::new(Token::from_secret("t0ken"), OWN.parse().unwrap(), false, &hosts, Box::new(agent_token_opens))
     }
 
     /// The status with which `guard` refuses a request; 200 if it lets the request through.
@@ -476,8 +530,8 @@ mod tests {
     #[test]
     fn the_usual_port_may_be_left_out_of_the_host_and_no_other() {
         let asked = |address: &str, usual_port: u16, host: &str, origin: &str| {
-            let address = address.parse().unwrap();
-            let guard = Guard::new(Token::from_secret("t0ken"), address, usual_port, &[], Box::new(|_, _| false));
+            let (address, has_tls) = (address.parse().unwrap(), usual_port == 443);
+            let guard = Guard::new(Token::from_secret("t0ken"), address, has_tls, &[], Box::new(|_, _| false));
             status(&guard, "/", &[("host", host), ("origin", origin)])
         };
         assert_eq!(asked("127.0.0.1:80", 80, "127.0.0.1", "http://127.0.0.1"), 200);
@@ -488,6 +542,36 @@ mod tests {
         assert_eq!(asked("127.0.0.1:80", 443, "127.0.0.1", "http://127.0.0.1:80"), 403);
         assert_eq!(asked("127.0.0.1:7717", 80, "127.0.0.1", "http://127.0.0.1:7717"), 403);
         assert_eq!(asked("127.0.0.1:7717", 80, "127.0.0.1:7717", "http://127.0.0.1"), 403);
+    }
+
+    #[test]
+    fn a_page_with_the_other_scheme_is_a_page_of_another_site() {
+        let guard = |address: &str, has_tls| {
+            let hosts = ["tools.example".to_owned()];
+            Guard::new(Token::from_secret("t0ken"), address.parse().unwrap(), has_tls, &hosts, Box::new(|_, _| false))
+        };
+        let asked = |guard: &Guard, origin: &str| {
+            let host = origin.split_once("://").unwrap().1;
+            status(guard, "/", &[("host", host), ("origin", origin)])
+        };
+        let (plain, with_tls) = (guard("192.0.2.7:80", false), guard("192.0.2.7:443", true));
+        for name in ["192.0.2.7", "localhost"] {
+            let (http, https) = (format!("http://{name}"), format!("https://{name}"));
+            assert_eq!((asked(&plain, &http), asked(&plain, &https)), (200, 403), "{name}");
+            assert_eq!((asked(&with_tls, &http), asked(&with_tls, &https)), (403, 200), "{name}");
+        }
+        let (http, https) = ("http://tools.example", "https://tools.example");
+        assert_eq!((asked(&with_tls, http), asked(&with_tls, https)), (403, 200));
+        assert_eq!((asked(&plain, http), asked(&plain, https)), (200, 200), "a proxy may end TLS");
+        assert_eq!(asked(&plain, "ftp://tools.example"), 403);
+        for (site, expected) in [("same-origin", 200), ("same-site", 403), ("cross-site", 403), ("none", 403)] {
+            let from_browser = [("host", "tools.example"), ("origin", http), ("sec-fetch-site", site)];
+            assert_eq!(status(&plain, "/", &from_browser), expected, "{site}");
+        }
+        let mut of_team = plain;
+        of_team.set_scheme_of(&Url::parse("https://tools.example/").unwrap());
+        assert_eq!((asked(&of_team, http), asked(&of_team, https)), (403, 200), "the URL of the team says it");
+        assert_eq!(asked(&of_team, "http://localhost"), 200);
     }
 
     #[test]

@@ -302,7 +302,13 @@ impl Questions {
         questions.filter(|question| question.is_for(principal)).cloned().collect()
     }
 
-    /// How many questions are open.
+    /// How many open questions `principal` may answer.
+    pub(crate) fn count_for(&self, principal: &Principal) -> usize {
+        let open = self.inner.open.lock();
+        open.by_number.values().filter(|open_question| open_question.question.is_for(principal)).count()
+    }
+
+    /// How many questions are open, of all callers.
     pub(crate) fn count(&self) -> usize {
         self.inner.open.lock().by_number.len()
     }
@@ -621,6 +627,7 @@ mod tests {
         assert!(poll!(&mut of_ann).is_pending());
         let (bob, operator) = (person("bob"), person("eve").with_role(Role::Operator));
         assert!(questions.open(&bob).is_empty());
+        assert_eq!([&bob, &operator].map(|reader| questions.count_for(reader)), [0, 1]);
         let shown = json!(questions.open(&operator)[0]);
         assert_eq!((&shown["caller"]["tenant"], &shown["caller"]["subject"]), (&json!("acme"), &json!("ann")));
         let id = shown["id"].as_str().unwrap();

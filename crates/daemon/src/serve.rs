@@ -32,7 +32,6 @@ use toolrack_config::Loaded;
 use toolrack_team::Authority;
 use tower::{Layer, Service, ServiceBuilder};
 use tower_http::catch_panic::CatchPanicLayer;
-use url::Url;
 
 pub use self::team::Team;
 use self::{
@@ -45,8 +44,7 @@ use crate::{
     api::{self, Metrics},
     dashboard, endpoint,
     gateway::Gateway,
-    guard,
-    guard::{Guard, Token},
+    guard::{self, Guard, Token, host_of},
     places::DEFAULT_PARTS,
     replicas::{NoIdentity, ReplicaOptions},
     rights::Right,
@@ -103,7 +101,8 @@ pub struct Options {
     /// With this, the daemon is one of several replicas that serve its team.
     pub replica: Option<ReplicaOptions>,
     /// Names that requests may have in `Host`, besides the loopback names; each with its port, unless that is the
-    /// default port.
+    /// default port. Pages at these names may send requests as well: with [`Self::tls`], only pages with the scheme
+    /// https; without, pages with either scheme, because a proxy in front of the daemon may speak TLS.
     pub hosts: Vec<String>,
     /// Whether [`Self::listen`] may be an address that other machines can reach. `false` by default.
     pub remote: bool,
@@ -256,8 +255,7 @@ impl Daemon {
     /// their own tenant, and never the daemon's own world.
     ///
     /// # Errors
-    /// [`StartError`]. With [`StartError::NoIdentity`], the servers of the daemon's own world have begun to start; with
-    /// all other errors, nothing was started.
+    /// [`StartError`]. No server has been started then.
     pub async fn start(
         parts: Parts,
         make_agent_world: MakeWorld,
@@ -281,9 +279,14 @@ impl Daemon {
         let address = listener.local_addr().map_err(listen_error)?;
         let base_url = base_url(address, tls.as_ref(), &hosts);
         hosts.extend(team.iter().map(|team| host_of(team.door.url())));
-        let tasks = TaskTracker::new();
+        let (tasks, ending) = (TaskTracker::new(), CancellationToken::new());
+        let replica = match (&team, replica) {
+            (Some(team), Some(replica)) => Some(team.replica(replica, &ending)?),
+            _ => None,
+        };
+        // Nothing below fails: this starts the servers.
         let base = None;
-        let world = World::start(parts, base, &tasks, CancellationToken::new(), began).await;
+        let world = World::start(parts, base, &tasks, ending, began).await;
         let team_url = team.as_ref().map(|team| team.door.url().clone());
         let timeouts = WorldTimeouts { idle: agent_idle, grace };
         let settings = Arc::new(DaemonSettings { began, hosts, address, team_url, timeouts, session_worlds });
@@ -292,8 +295,7 @@ impl Daemon {
         let sessions = make_session_world.map(|make| new_session_worlds(&settings, &world, make, &tasks));
         let guard_agents = Arc::clone(&agents);
         let agent_token_opens = move |path: &str, token: &str| guard_agents.opens(path, token);
-        let guard =
-            Guard::new(token.clone(), address, usual_port(tls.as_ref()), &settings.hosts, Box::new(agent_token_opens));
+        let guard = Guard::new(token.clone(), address, tls.is_some(), &settings.hosts, Box::new(agent_token_opens));
         let extensions = RouteExtensions {
             world: Arc::clone(&world),
             gateway: gateway.clone(),
@@ -304,7 +306,7 @@ impl Daemon {
         let router = own_router(extensions, team.as_ref().map(|team| Arc::clone(&team.authority)));
         let ServeParts { router, guard, replica, tenants } = match team {
             Some(team) => {
-                team.serve(router, guard, &TeamDaemon { settings: &settings, world: &world, tasks: &tasks }, replica)?
+                team.serve(router, guard, &TeamDaemon { settings: &settings, world: &world, tasks: &tasks }, replica)
             }
             None => ServeParts { router, guard, replica: None, tenants: None },
         };
@@ -454,11 +456,6 @@ fn listen_for_siblings(options: ReplicaOptions) -> Result<(ReplicaOptions, TcpLi
     Ok((ReplicaOptions { listen, ..options }, listener))
 }
 
-/// The port that clients of a daemon leave out of its URLs.
-fn usual_port(tls: Option<&Tls>) -> u16 {
-    if tls.is_some() { 443 } else { 80 }
-}
-
 /// The beginning of the URLs of a daemon. With TLS, it has the name of the daemon if there is one, because a
 /// certificate is usually for a name and not for an address.
 fn base_url(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String {
@@ -522,13 +519,6 @@ fn endpoints() -> Router {
         .nest(endpoint::PROFILE_ROUTE, profile)
         .route_layer(middleware::from_fn(session_worlds::to_session_world))
         .route_layer(middleware::from_fn(tenant_members::to_member_world))
-}
-
-/// The `Host` of requests to `url`.
-fn host_of(url: &Url) -> String {
-    // Each URL with the scheme http or https has a host.
-    let host = url.host_str().unwrap_or_default();
-    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 #[cfg(test)]

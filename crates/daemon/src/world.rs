@@ -342,10 +342,15 @@ impl World {
         self.loaded.load().desired.get(server).is_none_or(|spec| self.kind.has(spec))
     }
 
+    /// Returns whether the server of this name runs in this world. `false` for a server that another world lends to
+    /// this one.
+    pub(crate) fn runs_server(&self, server: &str) -> bool {
+        !self.kind.borrows() || self.loaded.load().desired.get(server).is_some_and(|spec| self.kind.runs(spec))
+    }
+
     /// Returns whether this is the world of one member, and the server of this name runs in it.
     pub(crate) fn runs_for_one_member(&self, server: &str) -> bool {
-        let runs = || self.loaded.load().desired.get(server).is_some_and(|spec| self.kind.runs(spec));
-        self.kind.member().is_some() && runs()
+        self.kind.member().is_some() && self.runs_server(server)
     }
 
     /// Returns whether `principal` may read what is stored about the server of this name. A server without an entry may

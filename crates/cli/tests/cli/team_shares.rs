@@ -73,7 +73,14 @@ fn server(team: &Team, token: &str, name: &str, is_there: fn(&Value) -> bool) ->
 fn the_last_words_of_a_shared_server_and_its_file_are_for_operators_alone() {
     let broken = json!({ "command": "sh", "args": ["-c", format!("echo {WORDS} >&2; exit 3")] });
     let team = Team::with(|_| vec![("broken", broken.clone())]);
+    // An entry that waits for an agreement, which only the user of the machine can give.
+    let pending = json!({ "command": "true", "env": { "API_TOKEN": "canary-of-a-project" } });
+    let project = team.rack.home.root().join("team/tenants/acme/.mcp.json");
+    fs::write(project, json!({ "mcpServers": { "pending": pending } }).to_string()).unwrap();
     let [bob, eve] = [("bob", "user"), ("eve", "operator")].map(|(name, role)| team.token(name, "acme", role).0);
+    let [for_bob, for_eve] = [&bob, &eve].map(|token| team.ask("GET", "/api/v1/trust", token, "").1);
+    assert!(!for_bob.contains("API_TOKEN") && for_bob.contains("\"pending\":[]"), "{for_bob}");
+    assert!(for_eve.contains("API_TOKEN") && !for_eve.contains("canary-of-a-project"), "{for_eve}");
     let failed = |token| server(&team, token, "broken", |server| server["error"].is_string());
     let (of_bob, of_eve) = (failed(&bob), failed(&eve));
     let error = of_bob["error"].as_str().unwrap();
@@ -138,4 +145,49 @@ fn the_overview_of_a_member_has_their_own_calls_and_that_of_an_operator_those_of
         assert!(started.elapsed() < SOON);
     }
     assert_eq!((recent(&ann), recent(&vic)), (1, 0));
+}
+
+/// How many events say that the server `counted` has connected, up to the first one that says so of `last`.
+fn connections(stream: &mut BufReader<TcpStream>, counted: &str, last: &str) -> usize {
+    let (mut count, mut line) = (0, String::new());
+    loop {
+        while line.trim_end() != "event: mcp_server_connected" {
+            line.clear();
+            assert_ne!(stream.read_line(&mut line).unwrap(), 0, "the stream has ended");
+        }
+        while !line.starts_with("data: ") {
+            line.clear();
+            assert_ne!(stream.read_line(&mut line).unwrap(), 0, "the stream has ended");
+        }
+        let data: Value = serde_json::from_str(&line["data: ".len()..]).unwrap();
+        count += usize::from(data["server"] == counted);
+        if data["server"] == last {
+            return count;
+        }
+    }
+}
+
+#[test]
+fn a_member_with_own_servers_gets_each_event_of_a_shared_server_once() {
+    let mut own = fake(&[]);
+    own["share"] = "user".into();
+    let broken = json!({ "command": "sh", "args": ["-c", format!("echo {WORDS} >&2; exit 3")] });
+    let team = Team::with(|_| vec![("shared", fake(&[])), ("own", own.clone()), ("broken", broken.clone())]);
+    for (name, role) in [("bob", "user"), ("eve", "operator")] {
+        let (token, _) = team.token(name, "acme", role);
+        for name in ["shared", "own"] {
+            server(&team, &token, name, |server| server["state"] == "connected");
+        }
+        let stream = team.send("GET", "/api/v1/events", &token, "");
+        assert_eq!(status_of(&stream), 200);
+        let mut stream = BufReader::new(stream);
+        assert_eq!(team.status("POST", "/api/v1/servers/shared/reconnect", &token), 202);
+        assert_eq!(connections(&mut stream, "shared", "shared"), 1);
+        assert_eq!(team.status("POST", "/api/v1/servers/own/reconnect", &token), 202);
+        assert_eq!(connections(&mut stream, "shared", "own"), 0, "{name} got the event twice");
+        // Also an event that only the tenant's world has reaches a member who has a world of their own.
+        assert_eq!(team.status("POST", "/api/v1/servers/broken/reconnect", &token), 202);
+        let failed = event(stream.into_inner(), "mcp_server_error");
+        assert_eq!((failed.contains("exit status 3"), failed.contains(WORDS)), (true, role == "operator"), "{failed}");
+    }
 }

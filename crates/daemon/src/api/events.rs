@@ -98,8 +98,8 @@ async fn until_world_changes(world: &World, member: &Principal) {
     }
 }
 
-/// A reader of the events of a world. In the world of a member, it also reads the events that only the tenant's world
-/// logs.
+/// A reader of the events of a world. In the world of a member, it also reads the log of the tenant's world, which has
+/// the events of the servers that the tenant lends to the member. No event is in both logs.
 struct Reader {
     logs: Vec<ReadLog>,
     world: Arc<World>,
@@ -155,16 +155,21 @@ impl Reader {
 
     fn may_read(&self, audience: &Audience, is_of_tenant: bool) -> bool {
         let operates = Right::Operate.is_held_by(&self.principal);
+        // Each event of a server is in the log of the world that runs it. If the member has a server of their own with
+        // the name of a tenant's server, only operators read about that of the tenant.
+        let has_server = |name: &str| {
+            self.world.may_read_about(name, &self.principal) && !(is_of_tenant && self.world.runs_for_one_member(name))
+        };
         match audience {
             Audience::All => true,
             Audience::Approval(_) | Audience::Question(_) => audience.may_answer(&self.principal),
-            // The member's own world logs these events as well.
-            _ if is_of_tenant && !operates => false,
-            Audience::Caller(caller) => operates || caller.is_same(&self.principal),
-            Audience::Server(name) => operates || self.world.may_read_about(name, &self.principal),
+            // The numbers of calls in the tenant's world mean other calls than those in the member's own world, where
+            // the calls of the member are made.
+            Audience::Caller(caller) => operates || (!is_of_tenant && caller.is_same(&self.principal)),
+            Audience::Server(name) => operates || has_server(name),
             // Operators get the full event, whose audience is `Operators`. This is its copy without the server's
             // output.
-            Audience::Members(name) => !operates && self.world.may_read_about(name, &self.principal),
+            Audience::Members(name) => !operates && has_server(name),
             Audience::Operators => operates,
         }
     }

@@ -24,7 +24,7 @@ pub(super) struct Overview {
     /// Tools with findings in their definitions, at which a user should look.
     tools_with_findings: usize,
     calls: Calls,
-    /// Open questions, including those of the worlds of agents.
+    /// Open questions that the caller may answer, including those of the worlds of agents.
     approvals: usize,
     /// The last calls, the newest first: the caller's own, or those of all callers if the caller operates the servers.
     recent: Vec<Call>,
@@ -93,7 +93,7 @@ pub(super) async fn get(
             denied: world.tally.denied_calls(),
             per_minute: world.tally.calls_in_last_minute(),
         },
-        approvals: questions::count(&world, &agents),
+        approvals: questions::count(&world, &agents, &principal),
         recent: world.tally.recent_calls(&principal).into_iter().map(Call::from).collect(),
     })
 }

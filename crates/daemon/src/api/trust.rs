@@ -19,6 +19,7 @@ use utoipa::ToSchema;
 
 use super::{ApiError, Body, SentBy, State, concealed, no_content};
 use crate::{
+    rights::Right,
     shown::{self, Finding},
     world::World,
 };
@@ -123,12 +124,12 @@ struct PendingEntry {
     /// The hash of this content.
     hash: String,
     /// Exactly what would run, as the file has it: placeholders are not filled in. Clients must spell out invisible
-    /// characters when they show it.
+    /// characters when they show it. Callers who may not agree to run it get it with secrets hidden.
     #[schema(value_type = Object)]
     config: Value,
     /// Findings at which a user should look before agreeing, each in words. A help, not a defence.
     points: Vec<String>,
-    /// The earlier version of the entry that a user agreed to, shown in the same way.
+    /// The earlier version of the entry that a user agreed to, as it was shown. `null` for callers who may not agree.
     #[schema(value_type = Option<Object>)]
     before: Option<Value>,
 }
@@ -143,12 +144,15 @@ struct TrustedEntry {
     approved_at: Option<String>,
 }
 
-/// The entries and tools that wait for a user's agreement, and the entries that have it.
+/// The entries and tools that wait for a user's agreement, and the entries that have it. Callers who do not operate the
+/// servers get tools alone.
 #[utoipa::path(get, path = "/api/v1/trust", tag = "trust",
     responses((status = 200, body = Trust), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Result<Response, ApiError> {
     let loaded = world.loaded();
-    let approvals = world.approvals().await?;
+    let (operates, may_agree) =
+        (Right::Operate.is_held_by(caller.principal()), Right::Install.is_held_by(caller.principal()));
+    let approvals = if operates { world.approvals().await? } else { Vec::new() };
     let agreed_version = |entry: &Entry| {
         let is_for_entry = |approval: &&toolrack_store::Approval| {
             Some(&approval.project) == entry.project.as_ref() && approval.name == entry.name
@@ -162,18 +166,20 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Res
     let is_refused = |shown: &PendingEntry| {
         refusals.iter().any(|refusal| refusal.covers(shown.project.as_ref(), &shown.name, &shown.hash))
     };
-    let is_pending = |entry: &&Entry| entry.trust == EntryTrust::Pending && entry.is_valid;
+    let is_pending = |entry: &&Entry| operates && entry.trust == EntryTrust::Pending && entry.is_valid;
     // Only entries of projects need an agreement, so the others are left out.
     let pending = loaded.entries.iter().filter(is_pending).filter_map(|entry| {
+        // A user must see everything that they agree to. For all others, it can have secrets of the tenant.
+        let config = if may_agree { &entry.proposal } else { &entry.view };
         Some(PendingEntry {
             name: entry.name.clone(),
             project: entry.project.as_ref()?.display().to_string(),
             source: entry.source.path.as_ref().map(|path| path.display().to_string()),
             line: entry.line,
             hash: entry.agreement.clone(),
-            config: entry.proposal.clone(),
-            points: look::points(&entry.proposal),
-            before: agreed_version(entry),
+            points: look::points(config),
+            config: config.clone(),
+            before: if may_agree { agreed_version(entry) } else { None },
         })
     });
     let trusted = approvals.iter().filter(|approval| approval.project.starts_with(&loaded.project)).map(|approval| {
@@ -192,7 +198,8 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Res
     let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };
     // Values that a trusted server received count as secrets. Its author may have chosen them, so they must not be used
     // to hide parts of the next proposal. A user may still agree to an entry that was refused.
-    Ok(concealed::answer_except(&world, &["pending", "refused"], &trust))
+    let plain_fields: &[&str] = if may_agree { &["pending", "refused"] } else { &[] };
+    Ok(concealed::answer_except(&world, plain_fields, &trust))
 }
 
 /// An entry as it was shown.

@@ -57,6 +57,14 @@ enum Work {
     Ended,
 }
 
+/// Returns the key of a question that is asked together with `questions`: the name that its server gave to it, if that is
+/// free.
+fn free_name<T>(name: Option<String>, questions: &BTreeMap<String, T>) -> String {
+    let numbered = (questions.len() + 1..).map(|number| format!("question-{number}"));
+    // One of the numbered names is free.
+    name.into_iter().chain(numbered).find(|name| !questions.contains_key(name)).unwrap_or_default()
+}
+
 /// A request that has begun.
 pub(super) enum StartedRequest {
     /// It was answered at once, with this result object.
@@ -201,8 +209,8 @@ impl Exchange {
         while let Some(update) = next {
             // Other updates are dropped: the client gets the questions in an answer, which no message may follow.
             if let Update::Question(mut question) = update {
-                let name = question.name.take().filter(|name| !questions.contains_key(name));
-                questions.insert(name.unwrap_or_else(|| format!("question-{}", questions.len() + 1)), question);
+                let name = question.name.take();
+                questions.insert(free_name(name, &questions), question);
             }
             next = running.call.try_next();
         }
@@ -244,5 +252,22 @@ impl Exchange {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_question_of_a_call_takes_the_key_of_another() {
+        let mut questions = BTreeMap::new();
+        let named = |name: &str| Some(name.to_owned());
+        // A server may choose the key that the gateway would give to the second question.
+        for name in [named("question-2"), None, named("question-2"), named("roots"), None] {
+            questions.insert(free_name(name, &questions), ());
+        }
+        let keys: Vec<_> = questions.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["question-2", "question-3", "question-4", "question-5", "roots"]);
     }
 }

@@ -20,7 +20,7 @@ use super::{
     methods::{Caller, ClientRequest},
     news::{self, News},
     refusal::Refusal,
-    session::{ClientInfo, Session},
+    session::{ClientInfo, RunningRequest, Session},
 };
 
 /// How many messages may wait to be written. Beyond this number, their senders wait.
@@ -107,8 +107,8 @@ impl Connection<'_> {
                         return Ok(());
                     }
                     let body = Bytes::from(std::mem::take(&mut line));
-                    if let Some(id) = self.receive(&body).await {
-                        requests.push(self.handle(id, body));
+                    if let Some((id, running)) = self.receive(&body).await {
+                        requests.push(self.handle(id, body, running));
                     }
                 }
                 Some(()) = requests.next() => {}
@@ -145,13 +145,17 @@ impl Connection<'_> {
         }
     }
 
-    /// Handles a message other than a request. Returns the id of a request, which the caller has to handle.
-    async fn receive(&self, body: &Bytes) -> Option<Id> {
+    /// Handles a message other than a request. Returns the id of a request, which the caller has to handle. A request
+    /// counts as running from now on, because the next message may cancel it.
+    async fn receive(&self, body: &Bytes) -> Option<(Id, RunningRequest)> {
         if body.trim_ascii().is_empty() {
             return None;
         }
         match message::read(body) {
-            Ok(Incoming::Request { id, .. }) => return Some(id),
+            Ok(Incoming::Request { id, .. }) => match self.session.start_request(&id) {
+                Ok(running) => return Some((id, running)),
+                Err(refusal) => self.refuse(Some(&id), &refusal).await,
+            },
             Ok(Incoming::Notification { method, params }) => {
                 handle_notification(&self.session, &method, params.text());
             }
@@ -162,11 +166,7 @@ impl Connection<'_> {
     }
 
     /// Runs a request and sends its answer, unless the client cancels the request.
-    async fn handle(&self, id: Id, body: Bytes) {
-        let running = match self.session.start_request(&id) {
-            Ok(running) => running,
-            Err(refusal) => return self.refuse(Some(&id), &refusal).await,
-        };
+    async fn handle(&self, id: Id, body: Bytes, running: RunningRequest) {
         let answer = running.token.run_until_cancelled(self.run(&id, &body)).await;
         drop(running);
         match answer {
@@ -244,5 +244,42 @@ async fn next_line(
         if end.is_some() {
             return Ok(true);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use serde_json::json;
+    use tokio::time::Instant;
+    use toolrack_host::Host;
+
+    use super::*;
+    use crate::gateway::{
+        GatewayOptions,
+        words::{META_CAPABILITIES, META_VERSION, MODERN_VERSION},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_the_next_message_cancels_does_not_go_on() {
+        let host = Host::builder().build();
+        let gateway = Gateway::new(host.clone(), GatewayOptions::default());
+        let mut input = String::new();
+        for id in 0..32 {
+            // A request that has no end of its own.
+            let params = json!({
+                "notifications": {},
+                "_meta": { META_VERSION: MODERN_VERSION, META_CAPABILITIES: {} },
+            });
+            let request = json!({ "jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params });
+            let cancelled = json!({ "requestId": id });
+            let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled });
+            writeln!(input, "{request}\n{cancel}").unwrap();
+        }
+        let (began, mut output) = (Instant::now(), Vec::new());
+        gateway.serve_stdio(input.as_bytes(), &mut output).await.unwrap();
+        assert!(began.elapsed() < CLOSE_TIMEOUT, "a cancelled request still ran when the client had closed its end");
+        host.shutdown().await;
     }
 }

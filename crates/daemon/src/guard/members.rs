@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
 use toolrack_store::{Purpose, audit::DoorRefusal};
 use toolrack_team::{Authority, Endpoint, FrontDoor, ProvedToken, Unavailable};
+use url::Url;
 
 use super::{BUSY_RETRY_AFTER, bearer, is_protected, too_many};
 use crate::{error::ApiError, membership::Membership};
@@ -19,6 +20,11 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) fn new(authority: Arc<Authority>, door: Arc<FrontDoor>) -> Self {
         Self { authority, door }
+    }
+
+    /// Returns the URL under which browsers reach the team.
+    pub(super) fn url(&self) -> &Url {
+        self.door.url()
     }
 
     /// Returns the member of the team who sends a request. `may_ask_store` says whether this may look up the token in

@@ -270,7 +270,7 @@ mod tests {
     async fn a_token_that_was_sent_is_read_before_its_connection_makes_room() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let guard = Arc::new(Guard::new(Token::from_secret("t0ken"), address, 80, &[], Box::new(|_, _| false)));
+        let guard = Arc::new(Guard::new(Token::from_secret("t0ken"), address, false, &[], Box::new(|_, _| false)));
         let router = Router::new().layer(axum::middleware::from_fn_with_state(guard, check));
         // The task that serves shares this thread and begins only after these lines, so it finds all of these
         // connections at the same time.

@@ -9,13 +9,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use toolrack_team::{Authority, FrontDoor, audit_export::AuditExportStatus};
 
 use super::{
-    host_of,
     services::{TeamDaemon, new_tenants},
     with_layer,
 };
 use crate::{
     gateway::Bounds,
-    guard::{Guard, Members},
+    guard::{Guard, Members, host_of},
     removals::{DeleteMemberValues, Removals},
     replicas::{EndWorlds, NoIdentity, ReplicaOptions, Replicas, SiblingListener},
     tenants::{self, Tenants},
@@ -45,35 +44,39 @@ impl fmt::Debug for Team {
 }
 
 impl Team {
-    /// Extends `router` for the team: sends the requests of members to the worlds of their tenants, and adds the front
-    /// door (the sign-in of members). With `replica`, this daemon is one of several replicas, and forwards a request to
-    /// the replica that serves its tenant (the tenant's home). Starts the tasks that watch tokens and removals in the
-    /// task tracker of `daemon`.
+    /// Makes this daemon one of several replicas that serve the team. It has not joined the others yet, and does so
+    /// with [`ThisReplica::join`]. `ending` is cancelled when the daemon begins to end.
     ///
     /// # Errors
-    /// [`NoIdentity`] for a replica.
+    /// [`NoIdentity`] when the replica cannot make its key, or cannot use it.
+    pub(super) fn replica(
+        &self,
+        (options, listener): (ReplicaOptions, TcpListener),
+        ending: &CancellationToken,
+    ) -> Result<(Arc<Replicas>, SiblingListener), NoIdentity> {
+        // The host of a URL is always a valid header value.
+        let host = HeaderValue::from_str(&host_of(self.door.url())).unwrap_or(HeaderValue::from_static("localhost"));
+        let (store, max_body_bytes) = (self.authority.store().clone(), Bounds::default().body_bytes);
+        let replicas = Replicas::new(store, options, host, max_body_bytes, ending.clone())?;
+        let siblings = SiblingListener::new(listener, &replicas)?;
+        Ok((replicas, siblings))
+    }
+
+    /// Extends `router` for the team: sends the requests of members to the worlds of their tenants, and adds the front
+    /// door (the sign-in of members). With a `replica`, which [`Self::replica`] has made, it forwards a request to the
+    /// replica that serves its tenant (the tenant's home). Starts the tasks that watch tokens and removals in the task
+    /// tracker of `daemon`.
     pub(super) fn serve(
         self,
         router: Router,
         guard: Guard,
         daemon: &TeamDaemon<'_>,
-        replica: Option<(ReplicaOptions, TcpListener)>,
-    ) -> Result<ServeParts, NoIdentity> {
+        replica: Option<(Arc<Replicas>, SiblingListener)>,
+    ) -> ServeParts {
         let Self { tenants, authority, door, make_tenant_world, delete_values, audit_export } = self;
         let &TeamDaemon { world, tasks, .. } = daemon;
         let store = authority.store();
         let ending = &world.ending;
-        let replica = match replica {
-            Some((options, listener)) => {
-                // The host of a URL is always a valid header value.
-                let host = HeaderValue::from_str(&host_of(door.url())).unwrap_or(HeaderValue::from_static("localhost"));
-                let max_body_bytes = Bounds::default().body_bytes;
-                let replicas = Replicas::new(store.clone(), options, host, max_body_bytes, ending.clone())?;
-                let siblings = SiblingListener::new(listener, &replicas)?;
-                Some((replicas, siblings))
-            }
-            None => None,
-        };
         let replicas = replica.as_ref().map(|(replicas, _)| Arc::clone(replicas));
         let router = match &replicas {
             Some(replicas) => with_layer(router, Extension(Arc::clone(replicas))),
@@ -91,12 +94,7 @@ impl Team {
         let router = with_layer(router, to_tenant_world).merge(door.router());
         let replica_tenants = Arc::clone(&tenants);
         let replica = replica.map(|(replicas, siblings)| ThisReplica { replicas, siblings, tenants: replica_tenants });
-        Ok(ServeParts {
-            router,
-            guard: guard.with_team(Members::new(authority, door)),
-            replica,
-            tenants: Some(tenants),
-        })
+        ServeParts { router, guard: guard.with_team(Members::new(authority, door)), replica, tenants: Some(tenants) }
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     time::{Instant, sleep_until},
 };
-use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, Watcher, reload, trust::Candidate};
+use toolrack_config::{Loaded, Problem, Rejected, Request, Scope, Watch, Watcher, reload, trust::Candidate};
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
@@ -140,7 +140,8 @@ impl Keeper {
         match self.load(&before).await {
             Ok(loaded) => {
                 self.world.file_problems.store(Arc::default());
-                let changes = changes(&before, &loaded);
+                let scope = self.base.as_ref().map(|_| Scope::Member);
+                let changes = changes(&before, &loaded, scope);
                 self.world.loaded.store(loaded);
                 self.forget_removed_stops();
                 self.apply().await;
@@ -253,17 +254,20 @@ pub(super) async fn load(
     }
 }
 
-/// The names of the changed servers, and the agents if they have changed; `null` if nothing has changed.
-fn changes(before: &Loaded, after: &Loaded) -> serde_json::Value {
+/// The names of the changed servers, and the agents if they have changed; `null` if nothing has changed. With a
+/// `scope`, only the servers that come from there: a world with a base has the servers that its member has added, and
+/// the base itself logs all other changes.
+fn changes(before: &Loaded, after: &Loaded, scope: Option<Scope>) -> serde_json::Value {
     // The hash of each entry, and whether it is enabled, trusted and valid.
     let facts_by_name = |loaded: &Loaded| -> BTreeMap<String, (String, bool, bool, bool)> {
-        let facts = loaded.entries.iter().map(|entry| {
+        let in_scope = loaded.entries.iter().filter(|entry| scope.is_none_or(|scope| entry.scope == scope));
+        let facts = in_scope.map(|entry| {
             let is_trusted = entry.trust == toolrack_host::spec::Trust::Trusted;
             (entry.name.clone(), (entry.hash.clone(), entry.enabled, is_trusted, entry.is_valid))
         });
         facts.collect()
     };
-    let (same_agents, after_agents) = (before.agents == after.agents, &after.agents);
+    let (same_agents, after_agents) = (scope.is_some() || before.agents == after.agents, &after.agents);
     let (before, after) = (facts_by_name(before), facts_by_name(after));
     let added: Vec<_> = after.keys().filter(|name| !before.contains_key(*name)).collect();
     let removed: Vec<_> = before.keys().filter(|name| !after.contains_key(*name)).collect();
@@ -280,7 +284,32 @@ fn changes(before: &Loaded, after: &Loaded) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
+    use toolrack_config::{Places, trust::NoLedger};
+    use toolrack_host::{Desired, ServerName, ServerSpec};
+
     use super::*;
+
+    /// A configuration with these shared servers, and with these servers that a member has added.
+    fn loaded(shared: &[&str], added: &[&str]) -> Loaded {
+        let servers = |names: &[&str]| -> Desired {
+            let server = |name: &&str| (ServerName::new(*name).unwrap(), ServerSpec::stdio("server", ["--stdio"]));
+            names.iter().map(server).collect()
+        };
+        let request = Request::new(Places::under("/no/such/folder"), "/no/such/folder");
+        let request = Request { built_in: servers(shared), of_member: servers(added), ..request };
+        toolrack_config::load(&request, &NoLedger)
+    }
+
+    #[test]
+    fn a_world_with_a_base_reports_changes_of_its_member_s_servers_alone() {
+        let (before, after) = (loaded(&["git"], &["old"]), loaded(&["git", "db"], &["new"]));
+        let all = json!({ "added": ["db", "new"], "changed": [], "removed": ["old"] });
+        assert_eq!(changes(&before, &after, None), all);
+        let of_member = json!({ "added": ["new"], "changed": [], "removed": ["old"] });
+        assert_eq!(changes(&before, &after, Some(Scope::Member)), of_member);
+        let only_shared = (loaded(&["git"], &["old"]), loaded(&["db"], &["old"]));
+        assert!(changes(&only_shared.0, &only_shared.1, Some(Scope::Member)).is_null());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_missing_file_has_a_second_to_reappear() {

@@ -204,24 +204,30 @@ fn audience(event: &Event) -> Audience {
     }
 }
 
+/// Adds an event to the event log of the world. Leaves out the events of a server that another world lends to this one:
+/// the log of that world has them, and members read both logs.
+fn log_event(world: &World, event: &Event) {
+    // Cannot fail: the fields of an event are plain data.
+    let logged = serde_json::to_value(event).unwrap_or_default();
+    let Some(name) = logged["event"].as_str() else { return };
+    let audience = match audience(event) {
+        Audience::Server(server) if !world.runs_server(&server) => return,
+        // If several members share the server, those who do not operate it get the event without its output.
+        Audience::Server(server) if !world.serves_one_user(&server) => match event.without_output() {
+            Some(reduced) => {
+                world.log.add(name, Audience::Members(server), &reduced);
+                Audience::Operators
+            }
+            None => Audience::Server(server),
+        },
+        audience => audience,
+    };
+    world.log.add(name, audience, &logged);
+}
+
 /// Adds an event to the event log of the world, and counts it.
 fn record_event(world: &World, counters_sender: &CountersSender, event: Event) {
-    // Cannot fail: the fields of an event are plain data.
-    let logged = serde_json::to_value(&event).unwrap_or_default();
-    if let Some(name) = logged["event"].as_str() {
-        let audience = match audience(&event) {
-            // If several members share the server, those who do not operate it get the event without its output.
-            Audience::Server(server) if !world.serves_one_user(&server) => match event.without_output() {
-                Some(reduced) => {
-                    world.log.add(name, Audience::Members(server), &reduced);
-                    Audience::Operators
-                }
-                None => Audience::Server(server),
-            },
-            audience => audience,
-        };
-        world.log.add(name, audience, &logged);
-    }
+    log_event(world, &event);
     match event {
         Event::ToolCompleted { call, server, tool, outcome: end, duration, .. } => {
             let (server, principal) = (server.to_string(), call.principal);

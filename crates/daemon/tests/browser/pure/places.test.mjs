@@ -68,6 +68,22 @@ test("an_old_tab_leaves_the_token_of_a_new_launch_alone", () => {
   assert.deepEqual(state(), ["newest", false]);
 });
 
+test("a_page_whose_browser_stores_nothing_remembers_its_token_itself", () => {
+  const before = Object.getOwnPropertyDescriptor(globalThis, "localStorage");
+  const forbidden = () => {
+    throw new DOMException("Access is denied for this document", "SecurityError");
+  };
+  Object.defineProperty(globalThis, "localStorage", { get: forbidden, configurable: true });
+  keepToken("one");
+  assert.deepEqual([token.peek(), refused.peek()], ["one", false]);
+  keepToken("two");
+  dropToken("one");
+  assert.equal(token.peek(), "two", "the answer to a request with an older token changes nothing");
+  dropToken("two");
+  assert.deepEqual([token.peek(), refused.peek()], [null, true]);
+  Object.defineProperty(globalThis, "localStorage", before ?? { value: undefined, configurable: true, writable: true });
+});
+
 test("only_addresses_of_the_web_can_be_followed", () => {
   assert.equal(webAddress("https://example.com/a?b#c"), "https://example.com/a?b#c");
   for (const bad of [

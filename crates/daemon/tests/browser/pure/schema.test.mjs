@@ -145,6 +145,28 @@ test("a_schema_that_contains_itself_or_nothing_but_references_ends", () => {
   assert.equal(shapeOf({ $ref: "https://example.com/schema" }).kind, "any");
 });
 
+test("the_form_of_a_schema_that_contains_itself_ends_where_it_begins_anew", () => {
+  // As Python writes `next: Node | None` without a default.
+  const node = object({ value: { type: "integer" }, next: { anyOf: [{ $ref: "#/$defs/Node" }, { type: "null" }] } }, [
+    "value",
+    "next",
+  ]);
+  const list = { $ref: "#/$defs/Node", $defs: { Node: node } };
+  assert.deepEqual(draftOf(shapeOf(list)).fields.next, { choice: 1, drafts: { 1: {} } }, "nothing follows");
+  const two = { value: 1, next: { value: 2, next: null } };
+  assert.deepEqual(through(list, two), { value: two, problems: [] });
+  const endless = object({ child: { $ref: "#" } }, ["child"]);
+  const { problems } = valueOf(shapeOf(endless), draftOf(shapeOf(endless)));
+  assert.deepEqual(problems, [{ path: "/child", message: "is needed" }]);
+  const byDefault = object({ a: { ...object({ b: { $ref: "#/properties/a" } }), default: {} } });
+  assert.deepEqual(valueOf(shapeOf(byDefault), draftOf(shapeOf(byDefault))).value, { a: {} });
+  const nothingElse = [{ anyOf: [{ $ref: "#" }] }, { anyOf: [{ $ref: "#" }, { $ref: "#" }] }];
+  for (const odd of [...nothingElse, object({ a: { $ref: "#/%zz" } }, ["a"])]) {
+    assert.equal(valueOf(shapeOf(odd), draftOf(shapeOf(odd))).problems.length, 1, JSON.stringify(odd));
+    assert.ok(draftOf(shapeOf(odd), 1));
+  }
+});
+
 test("what_no_form_can_express_is_typed_as_json", () => {
   for (const schema of [true, {}, null, [], "x", { type: "object", additionalProperties: true }, { not: {} }]) {
     assert.equal(shapeOf(schema).kind, "any", JSON.stringify(schema));
