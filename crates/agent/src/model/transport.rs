@@ -190,15 +190,15 @@ impl Attempts {
     /// Converts an error of the HTTP client. The URL is left out, because it may hold a secret.
     fn unreachable_error(&self, error: reqwest::Error) -> FailedAttempt {
         let error = error.without_url();
-        let why = match error.is_timeout() {
+        // Without `is_connect`, this would also be a time-out that the system reports for a connection that was open.
+        let why = match error.is_connect() && error.is_timeout() {
             true => format!("no connection within {} s (connect_timeout)", self.transport.bounds.connect.as_secs_f64()),
             false => failure::innermost_cause(&error),
         };
         let origin = failure::safe_line(&self.url.origin().ascii_serialization());
-        // No byte of an answer has arrived. Unlike a call of a tool, a request to a model may be repeated. The only
-        // time-out of the client is that of the connection: a server that has not accepted the connection by then is
-        // not tried again.
-        let may_retry = !error.is_builder() && !error.is_timeout();
+        // No byte of an answer has arrived, and after a time-out of the connection none of the request was sent either.
+        // Unlike a call of a tool, a request to a model may be repeated.
+        let may_retry = !error.is_builder();
         let kind = ModelErrorKind::Unreachable { origin, why };
         FailedAttempt { kind, may_retry }
     }
