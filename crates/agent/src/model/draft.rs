@@ -189,6 +189,8 @@ impl Draft {
         let mut message = Message::new(Role::Assistant, "");
         let (mut calls, mut blocks) = (Vec::new(), Vec::new());
         let mut is_plain = true;
+        let is_cut = !matches!(self.stop, None | Some(Stop::End | Stop::ToolCalls));
+        let last_call = self.calls.checked_sub(1);
         for piece in self.pieces {
             match piece {
                 Piece::Text { text, extra } => {
@@ -200,7 +202,12 @@ impl Draft {
                 }
                 Piece::Call(call) => {
                     is_plain &= call.extra.is_empty();
-                    calls.push(ToolCallData::from_text(call.id, call.name, &call.arguments));
+                    // A call that was cut before its first argument looks like a call without arguments, and must not
+                    // be made as one.
+                    calls.push(match is_cut && last_call == Some(call.number) && call.arguments.trim().is_empty() {
+                        true => ToolCallData::without_arguments(call.id, call.name),
+                        false => ToolCallData::from_text(call.id, call.name, &call.arguments),
+                    });
                     blocks.push(Block::Call { extra: call.extra });
                 }
                 Piece::Raw(Value::Null) => {}
