@@ -164,12 +164,8 @@ fn text_block(text: &str) -> Value {
 fn media_block(media: &Media<'_>) -> Value {
     let source = |data: &str, kind: &str| json!({"type": "base64", "media_type": kind, "data": data});
     match media {
-        Media::Image(data, kind) if matches!(*kind, "image/png" | "image/jpeg" | "image/gif" | "image/webp") => {
-            json!({"type": "image", "source": source(data, kind)})
-        }
-        Media::File(data, kind, _) if *kind == "application/pdf" => {
-            json!({"type": "document", "source": source(data, kind)})
-        }
+        Media::Image(data, kind) => json!({"type": "image", "source": source(data, kind)}),
+        Media::Pdf(data, kind, _) => json!({"type": "document", "source": source(data, kind)}),
         other => text_block(&body::media_as_text(other)),
     }
 }

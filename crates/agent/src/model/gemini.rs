@@ -24,6 +24,22 @@ const SIGNATURE: &str = "thoughtSignature";
 /// The signature that Google documents for a call that another model made. Since Gemini 3, the API refuses a call
 /// without a signature.
 const PLACEHOLDER_SIGNATURE: &str = "skip_thought_signature_validator";
+/// The media types of sounds that the API reads. It refuses a conversation with any other.
+const AUDIO_TYPES: [&str; 13] = [
+    "audio/wav",
+    "audio/x-wav",
+    "audio/mp3",
+    "audio/mpeg",
+    "audio/aiff",
+    "audio/x-aiff",
+    "audio/aac",
+    "audio/ogg",
+    "audio/opus",
+    "audio/flac",
+    "audio/mp4",
+    "audio/m4a",
+    "audio/webm",
+];
 
 #[derive(Debug)]
 pub(super) struct Gemini {
@@ -153,12 +169,16 @@ fn user_content(message: &Message) -> Vec<Value> {
 
 fn media_part(media: &Media<'_>) -> Value {
     match media {
-        Media::Image(data, kind) | Media::Audio(data, kind) => json!({"inlineData": {"mimeType": kind, "data": data}}),
-        Media::File(data, kind, _) if *kind == "application/pdf" => {
-            json!({"inlineData": {"mimeType": kind, "data": data}})
-        }
+        // The API reads no GIF.
+        Media::Image(data, kind) if *kind != "image/gif" => inline_data(data, kind),
+        Media::Audio(data, kind) if AUDIO_TYPES.contains(kind) => inline_data(data, kind),
+        Media::Pdf(data, kind, _) => inline_data(data, kind),
         other => json!({"text": body::media_as_text(other)}),
     }
+}
+
+fn inline_data(data: &str, kind: &str) -> Value {
+    json!({"inlineData": {"mimeType": kind, "data": data}})
 }
 
 /// Returns the result of one call. Its media go to `after_results`.

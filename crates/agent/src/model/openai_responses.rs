@@ -152,7 +152,7 @@ fn media_part(media: &Media<'_>) -> Value {
         Media::Image(data, kind) => {
             json!({"type": "input_image", "image_url": body::data_url(data, kind), "detail": "auto"})
         }
-        Media::File(data, kind, uri) if *kind == "application/pdf" => {
+        Media::Pdf(data, kind, uri) => {
             let name = uri.rsplit('/').next().unwrap_or(uri);
             json!({"type": "input_file", "filename": name, "file_data": body::data_url(data, kind)})
         }

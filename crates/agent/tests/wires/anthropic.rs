@@ -5,7 +5,7 @@ use toolrack_agent::{
 };
 use toolrack_testkit::model::Answer;
 
-use crate::talk::{PICTURE, conversation, full_request, lines, pretty, scripted, sent, streamed, tools, transcript};
+use crate::talk::{conversation, full_request, lines, pretty, scripted, sent, streamed, tools, transcript};
 
 const WIRE: Wire = Wire::Anthropic;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
@@ -68,7 +68,7 @@ async fn ids_and_parts_that_it_would_refuse_are_sent_otherwise() {
     };
     let messages = [
         Message::new(Role::User, "").with_parts([
-            toolrack_host::Content::Image { data: PICTURE.into(), mime_type: "image/bmp".into() },
+            toolrack_host::Content::Image { data: "Qk02AAAAAAAA".into(), mime_type: "image/bmp".into() },
             toolrack_host::Content::Audio { data: "AAAA".into(), mime_type: "audio/wav".into() },
             toolrack_host::Content::Resource { resource: pdf },
         ]),
