@@ -201,7 +201,8 @@ struct Event {
     message: Option<Value>,
     content_block: Option<Value>,
     delta: Option<Value>,
-    usage: Option<WireUsage>,
+    /// A [`WireUsage`], if it can be read. An answer is worth more than its numbers.
+    usage: Option<Value>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -245,7 +246,7 @@ impl Decode for Decoder {
         match event.kind.as_str() {
             "message_start" => {
                 let usage = event.message.as_ref().and_then(|message| message.get("usage")).cloned();
-                self.read_usage(usage.and_then(|usage| serde_json::from_value(usage).ok()), deltas);
+                self.read_usage(usage, deltas);
             }
             "content_block_start" => {
                 let block = event.content_block.unwrap_or_default();
@@ -278,7 +279,7 @@ impl Decode for Decoder {
             self.begin_block(index, block, deltas)?;
         }
         self.draft.stop = answer.get("stop_reason").and_then(Value::as_str).map(stop_reason);
-        self.read_usage(answer.get("usage").cloned().and_then(|usage| serde_json::from_value(usage).ok()), deltas);
+        self.read_usage(answer.get("usage").cloned(), deltas);
         self.ended = true;
         Ok(())
     }
@@ -290,6 +291,12 @@ impl Decode for Decoder {
         }
         let open: Vec<u64> = self.open_blocks.iter().map(|block| block.index).collect();
         open.into_iter().for_each(|index| self.close_block(index));
+        if self.draft.stop == Some(Stop::Length) {
+            // Thinking that the limit cut has no signature, and the API refuses it in the next request.
+            self.draft.drop_raw(|block| {
+                text_member(block, "type") == "thinking" && text_member(block, "signature").is_empty()
+            });
+        }
         Ok(self.draft)
     }
 }
@@ -364,7 +371,8 @@ impl Decoder {
     }
 
     /// Updates the counts field by field, because the end of a stream repeats some counts and leaves others out.
-    fn read_usage(&mut self, reported: Option<WireUsage>, deltas: &mut Deltas) {
+    fn read_usage(&mut self, reported: Option<Value>, deltas: &mut Deltas) {
+        let reported = reported.and_then(|usage| serde_json::from_value::<WireUsage>(usage).ok());
         let Some(reported) = reported else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
         // The API counts cached tokens apart from other input. Saturating, because the reported numbers are untrusted.

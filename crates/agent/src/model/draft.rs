@@ -117,6 +117,11 @@ impl Draft {
         }
     }
 
+    /// Leaves out the blocks that `is_useless` chooses. An index of a piece is wrong afterwards.
+    pub(super) fn drop_raw(&mut self, is_useless: impl Fn(&Value) -> bool) {
+        self.pieces.retain(|piece| !matches!(piece, Piece::Raw(block) if is_useless(block)));
+    }
+
     /// Returns the further fields of a text or a call.
     pub(super) fn extra_mut(&mut self, index: PieceIndex) -> Option<&mut Map<String, Value>> {
         match self.pieces.get_mut(index.0)? {

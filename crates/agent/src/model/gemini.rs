@@ -202,7 +202,8 @@ struct Chunk {
     #[serde(default)]
     candidates: Vec<Candidate>,
     prompt_feedback: Option<Feedback>,
-    usage_metadata: Option<WireUsage>,
+    /// A [`WireUsage`], if it can be read. An answer is worth more than its numbers.
+    usage_metadata: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -298,7 +299,7 @@ impl Decoder {
                 self.draft.stop = Some(stop_reason(&reason, candidate.finish_message.as_deref()));
             }
         }
-        if let Some(usage) = chunk.usage_metadata {
+        if let Some(usage) = chunk.usage_metadata.and_then(|usage| serde_json::from_value::<WireUsage>(usage).ok()) {
             self.draft.usage.input = usage.prompt_token_count.saturating_add(usage.tool_use_prompt_token_count);
             self.draft.usage.output = usage.candidates_token_count.saturating_add(usage.thoughts_token_count);
             self.draft.usage.cached_read = usage.cached_content_token_count;

@@ -285,6 +285,36 @@ async fn thinking_is_sent_back_unchanged_before_the_calls_to_the_same_model_only
 }
 
 #[tokio::test]
+async fn thinking_that_the_limit_cut_is_not_sent_back() {
+    let events = [
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Two ci"}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let complete_answer = json!({"type": "message", "role": "assistant", "content": [
+        {"type": "thinking", "thinking": "Two ci", "signature": ""},
+    ], "stop_reason": "max_tokens"});
+    insta::assert_snapshot!(transcript("custom", WIRE, &events, Some(complete_answer)).await, @r#"
+    thinking "Two ci"
+    Length {
+      "role": "assistant",
+      "content": ""
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_usage_that_cannot_be_read_costs_no_answer() {
+    let mut events = THINKING;
+    events[14] = r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":"50"}}"#;
+    let (_server, model) = scripted("custom", WIRE, [Answer::events(events)]).await;
+    let messages = [Message::new(Role::User, "hello")];
+    let reply = streamed(&*model, Request::new(&messages)).await.1.unwrap();
+    assert_eq!((&*reply.message.content, reply.usage.output), ("Let me see.", 1));
+}
+
+#[tokio::test]
 async fn a_message_that_was_changed_keeps_its_thinking_in_front() {
     let (_server, model) = scripted("custom", WIRE, [Answer::events(THINKING)]).await;
     let mut messages = vec![Message::new(Role::User, "hello")];

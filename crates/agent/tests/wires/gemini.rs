@@ -237,6 +237,14 @@ async fn signatures_are_sent_back_in_place_to_the_same_model_only() {
 }
 
 #[tokio::test]
+async fn a_usage_that_cannot_be_read_costs_no_answer() {
+    let event = r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3,"cachedContentTokenCount":null}}"#;
+    let (_server, model) = scripted("custom", WIRE, [Answer::events([event])]).await;
+    let messages = [Message::new(Role::User, "hello")];
+    assert_eq!(streamed(&*model, Request::new(&messages)).await.1.unwrap().message.content, "Hi");
+}
+
+#[tokio::test]
 async fn a_refusal_is_one_and_every_reason_is_known() {
     for (event, expected) in [
         (r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#, Stop::Refusal),
