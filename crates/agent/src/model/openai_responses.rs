@@ -97,7 +97,8 @@ impl OpenAiResponses {
     }
 
     /// Appends the items of a model's message: its reasoning, texts and calls, in the order in which the model sent
-    /// them.
+    /// them. Leaves out reasoning at the end: the API refuses it without the text or the call to which it belongs, and the
+    /// answer was cut before that.
     fn assistant_items(&self, message: &Message, items: &mut Vec<Value>) {
         for piece in pieces(message, Wire::OpenAiResponses, &self.settings.model) {
             match piece {
@@ -118,6 +119,9 @@ impl OpenAiResponses {
                     "arguments": body::arguments_text(call),
                 })),
             }
+        }
+        while items.last().is_some_and(|item| item["type"] == "reasoning") {
+            items.pop();
         }
     }
 }
