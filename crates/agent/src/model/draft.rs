@@ -169,6 +169,14 @@ impl Draft {
         }
     }
 
+    /// Returns the arguments of the call `index` that have arrived.
+    pub(super) fn arguments(&self, index: PieceIndex) -> Option<&str> {
+        match self.pieces.get(index.0)? {
+            Piece::Call(call) => Some(&call.arguments),
+            Piece::Text { .. } | Piece::Raw(_) => None,
+        }
+    }
+
     /// Appends to a call's arguments.
     pub(super) fn append_arguments(&mut self, index: PieceIndex, more: &str, deltas: &mut Deltas) {
         if let Some(Piece::Call(call)) = self.pieces.get_mut(index.0)

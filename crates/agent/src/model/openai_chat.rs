@@ -107,8 +107,8 @@ struct WireFunction<'a> {
 impl OpenAiChat {
     fn messages<'a>(&self, request: &Request<'a>) -> Vec<ChatMessage<'a>> {
         let system = body::system_text(request).map(|text| chat_message("system", Content::Plain(text.into())));
-        let rest = request.messages.iter().filter(|message| message.role != Role::System);
-        system.into_iter().chain(rest.filter(|m| body::has_content(m)).map(|m| self.message(m))).collect()
+        let rest = request.messages.iter().filter(|message| message.role != Role::System && is_sent(message));
+        system.into_iter().chain(rest.map(|message| self.message(message))).collect()
     }
 
     fn message<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
@@ -155,6 +155,12 @@ impl OpenAiChat {
             body::fitting_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), body::REPLACEMENT_ID_DIGITS)
         }
     }
+}
+
+/// Returns whether to send a message. Providers refuse one of the model with neither text nor calls, such as what is left
+/// of an answer that was cut while the model thought.
+fn is_sent(message: &Message) -> bool {
+    message.role != Role::Assistant || !message.content.trim().is_empty() || !message.calls().is_empty()
 }
 
 fn chat_message<'a>(role: &'static str, content: Content<'a>) -> ChatMessage<'a> {
@@ -316,7 +322,7 @@ impl Decoder {
                 Form::Whole => choice.message.or(choice.delta),
             };
             if let Some(message_delta) = message_delta {
-                self.read_message_delta(message_delta, deltas)?;
+                self.read_message_delta(message_delta, form, deltas)?;
             }
             // Some servers send an empty reason until the answer ends.
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
@@ -329,7 +335,12 @@ impl Decoder {
         Ok(())
     }
 
-    fn read_message_delta(&mut self, message_delta: MessageDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_message_delta(
+        &mut self,
+        message_delta: MessageDelta,
+        form: Form,
+        deltas: &mut Deltas,
+    ) -> Result<(), DecodeError> {
         let thought = message_delta.reasoning_content.as_ref().or(message_delta.reasoning.as_ref());
         if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
             deltas.push_back(super::Delta::Thinking(thought.clone()));
@@ -348,7 +359,7 @@ impl Decoder {
             self.draft.add_text(&refusal, deltas)?;
         }
         for call in message_delta.tool_calls.unwrap_or_default() {
-            self.read_call(call, deltas)?;
+            self.read_call(call, form, deltas)?;
         }
         Ok(())
     }
@@ -368,16 +379,29 @@ impl Decoder {
         Ok(())
     }
 
-    fn read_call(&mut self, call: CallDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_call(&mut self, call: CallDelta, form: Form, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let function = call.function.unwrap_or_default();
         let (id, name) = (call.id.unwrap_or_default(), function.name.unwrap_or_default());
-        // Find the call by its index. Some servers give every call the index 0, or no index: with these, a new id
-        // means a new call.
-        let known = self.calls.iter().rev().find(|known| match call.index {
-            Some(_) => known.index == call.index,
-            None => id.is_empty() || known.id == id,
+        let arguments = match function.arguments {
+            Some(Value::String(text)) => text,
+            Some(Value::Null) | None => String::new(),
+            Some(whole) => whole.to_string(),
+        };
+        // Find the call that this piece continues by its index; servers that send no index may send the id again.
+        let known = match form {
+            Form::Whole => None,
+            Form::Streamed => self.calls.iter().rev().find(|known| match call.index {
+                Some(_) => known.index == call.index,
+                None => id.is_empty() || known.id == id,
+            }),
+        };
+        // Some servers give every call the index 0, or no index. With these, a new id means a new call, and so does an
+        // object of arguments after the end of another one.
+        let is_new = known.is_none_or(|known| {
+            let follows_whole_call = arguments.trim_start().starts_with('{')
+                && self.draft.arguments(known.piece).is_some_and(|earlier| earlier.trim_end().ends_with('}'));
+            !name.is_empty() && if id.is_empty() { follows_whole_call } else { known.id != id }
         });
-        let is_new = known.is_none_or(|known| !id.is_empty() && !name.is_empty() && known.id != id);
         let piece = match known {
             Some(known) if !is_new => known.piece,
             _ => {
@@ -387,11 +411,7 @@ impl Decoder {
             }
         };
         self.draft.set_name(piece, &name, deltas);
-        match function.arguments {
-            Some(Value::String(more)) => self.draft.append_arguments(piece, &more, deltas),
-            Some(Value::Null) | None => {}
-            Some(whole) => self.draft.append_arguments(piece, &whole.to_string(), deltas),
-        }
+        self.draft.append_arguments(piece, &arguments, deltas);
         Ok(())
     }
 

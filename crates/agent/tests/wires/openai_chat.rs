@@ -258,6 +258,43 @@ async fn calls_without_ids_indices_or_an_honest_reason_are_understood() {
 }
 
 #[tokio::test]
+async fn whole_calls_with_neither_ids_nor_indices_stay_apart() {
+    let calls = json!([
+        {"function": {"name": "a", "arguments": "{\"x\":1}"}},
+        {"function": {"name": "a", "arguments": "{\"x\":2}"}},
+        {"id": "", "function": {"name": "b", "arguments": "{\"x\":3}"}},
+    ]);
+    let piece = |call: &Value| json!({"choices": [{"delta": {"tool_calls": [call]}}]}).to_string();
+    let mut events: Vec<String> = calls.as_array().unwrap().iter().map(piece).collect();
+    events.push("[DONE]".into());
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    let complete_answer = json!({"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]});
+    let deltas_text = transcript("custom", WIRE, &events, Some(complete_answer)).await;
+    let deltas_text: Vec<_> = deltas_text.lines().take_while(|line| !line.starts_with("ToolCalls")).collect();
+    let expected = [
+        "call 0 call_1_0 a",
+        r#"arguments 0 {"x":1}"#,
+        "call 1 call_1_1 a",
+        r#"arguments 1 {"x":2}"#,
+        "call 2 call_1_2 b",
+        r#"arguments 2 {"x":3}"#,
+    ];
+    assert_eq!(deltas_text, expected);
+}
+
+#[tokio::test]
+async fn a_message_with_nothing_but_thinking_is_not_sent_back() {
+    let events = [r#"{"choices":[{"delta":{"reasoning_content":"Hm"},"finish_reason":"length"}]}"#];
+    let (_server, model) = scripted("custom", WIRE, [Answer::events(events)]).await;
+    let mut messages = vec![Message::new(Role::User, "hello")];
+    messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);
+    messages.push(Message::new(Role::User, "go on"));
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    let roles: Vec<_> = body["messages"].as_array().unwrap().iter().map(|message| message["role"].clone()).collect();
+    assert_eq!(roles, ["user", "user"]);
+}
+
+#[tokio::test]
 async fn without_an_index_the_id_decides_which_call_continues() {
     let events = [
         r#"{"choices":[{"delta":{"tool_calls":[{"id":"x","function":{"name":"a","arguments":"{\"n\":"}}]}}]}"#,
