@@ -25,6 +25,8 @@ const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 const BEGINNING: &str = "the beginning of the answer";
 /// The longest wait between two tries, unless the server asks for a longer one.
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
+/// A longer bound counts as this one: the sum of a moment and a very long time would overflow.
+const LONGEST_BOUND: Duration = Duration::from_hours(100 * 365 * 24);
 /// The longest time to read the rest of a body after the answer in it has ended.
 const DRAIN_TIME: Duration = Duration::from_millis(50);
 
@@ -117,7 +119,7 @@ pub(super) struct Attempts {
 
 impl Attempts {
     pub(super) fn new(transport: Arc<Transport>, url: Url, body: Bytes, classify: ClassifyResponse) -> Self {
-        let deadline = Instant::now() + transport.bounds.total;
+        let deadline = deadline_after(transport.bounds.total);
         let first_token = transport.bounds.first_token;
         Self { transport, url, body, classify, deadline, first_token, count: 0, pause_before_next: None }
     }
@@ -143,7 +145,7 @@ impl Attempts {
             .body(self.body.clone());
         // Limits the wait for the head of the response. [`Body::chunk`] then waits as long again for the first piece.
         let first_token = self.first_token;
-        let first_token_deadline = self.deadline.min(Instant::now() + first_token);
+        let first_token_deadline = self.deadline.min(deadline_after(first_token));
         match timeout_at(first_token_deadline, request.send()).await {
             Err(_) if first_token_deadline == self.deadline => Err(self.total_timeout_error().into()),
             Err(_) => Err(timeout_error(BEGINNING, first_token, "first_token_timeout").into()),
@@ -171,7 +173,7 @@ impl Attempts {
             // Jitter, so that many clients do not return at the same moment.
             backoff.mul_f64(rand::rng().random_range(0.75..=1.0))
         });
-        (pause <= bounds.longest_pause && Instant::now() + pause < self.deadline).then_some(pause)
+        (pause <= bounds.longest_pause && deadline_after(pause) < self.deadline).then_some(pause)
     }
 
     /// Sends the request until there is a response, or until no further try is allowed.
@@ -235,6 +237,11 @@ impl Attempts {
     }
 }
 
+/// Returns the moment at which `bound`, of any length, is over.
+fn deadline_after(bound: Duration) -> Instant {
+    Instant::now() + bound.min(LONGEST_BOUND)
+}
+
 fn timeout_error(what: &'static str, after: Duration, setting: &'static str) -> ModelErrorKind {
     ModelErrorKind::TimedOut { what, after, setting }
 }
@@ -284,7 +291,7 @@ impl Body {
             true => ("the next piece of the answer", self.silence, "silence_timeout"),
             false => (BEGINNING, self.first_token, "first_token_timeout"),
         };
-        let silence_deadline = Instant::now() + silence;
+        let silence_deadline = deadline_after(silence);
         let chunk = match timeout_at(silence_deadline.min(self.deadline), self.response.chunk()).await {
             Err(_) if silence_deadline < self.deadline => return Err(timeout_error(what, silence, setting)),
             Err(_) => return Err(timeout_error("the answer", self.total, "total_timeout")),

@@ -57,6 +57,15 @@ async fn the_wait_that_a_provider_asks_for_is_waited_for_within_both_bounds() {
     assert!(short.pause_after(&busy(Some(1))).is_some());
 }
 
+#[tokio::test]
+async fn a_bound_of_any_length_is_a_bound() {
+    let endless = attempts(1, |bounds| {
+        (bounds.total, bounds.first_token, bounds.longest_pause) = (Duration::MAX, Duration::MAX, Duration::MAX);
+    });
+    assert!(endless.pause_after(&busy(Some(60))).is_some());
+    assert_eq!(endless.pause_after(&busy(Some(u64::MAX))), None, "longer than anything may take");
+}
+
 /// Finds the address of no host, so that no connection is ever made.
 struct NeverResolves;
 
