@@ -144,9 +144,9 @@ impl ModelOptions {
         Self { model: args.model.clone(), limits: args.limits, configured: loaded.settings.model.clone() }
     }
 
-    /// Returns these options with the model `name`. The address, the wire and the variable of the key on the command line
-    /// are for the provider that it names: a model of another provider has none of them, so that its key does not go to
-    /// that address. The price is for one model.
+    /// Returns these options with the model `name`. The address, the wire and the variable of the key on the command
+    /// line are for the provider that it names: a model of another provider has none of them, so that its key does not
+    /// go to that address. The price is for one model.
     pub(crate) fn with_model(&self, name: String) -> Self {
         let ModelArgs { model: typed, base_url, key_env, wire, max_tokens, price } = self.model.clone();
         let provider = |name: &str| parse_name(name, base_url.is_some()).ok().map(|selector| selector.provider);

@@ -124,8 +124,9 @@ impl Anthropic {
             SentPiece::Text(text, _) if text.trim().is_empty() => None,
             SentPiece::Text(text, members) => Some(with_members(json!({"type": "text", "text": text}), members)),
             SentPiece::Call(call, members) => {
+                let name = body::call_name(&call.name, &[]);
                 let block = json!({
-                    "type": "tool_use", "id": call_id(&call.id), "name": call.name, "input": body::arguments(call),
+                    "type": "tool_use", "id": call_id(&call.id), "name": name, "input": body::arguments(call),
                 });
                 Some(with_members(block, members))
             }

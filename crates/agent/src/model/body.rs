@@ -134,6 +134,21 @@ pub(super) fn arguments_text(call: &ToolCallData) -> String {
     call.arguments().map_or_else(|| "{}".to_owned(), |_| call.input.to_string())
 }
 
+/// The longest name of a tool that a provider accepts, in bytes.
+const MAX_NAME_BYTES: usize = 128;
+
+/// Returns the name of a called tool as it goes back to the provider. A model may write any name, such as
+/// `multi_tool_use.parallel` or none, and then gets an error as the result. But a provider refuses a conversation with
+/// a name that is empty, too long, or has other characters than ASCII letters, digits, `_`, `-` and those of `also`.
+pub(super) fn call_name<'a>(name: &'a str, also: &[char]) -> Cow<'a, str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-') || also.contains(&c);
+    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(fits) {
+        return Cow::Borrowed(name);
+    }
+    let fitting: String = name.chars().take(MAX_NAME_BYTES).map(|c| if fits(c) { c } else { '_' }).collect();
+    Cow::Owned(if fitting.is_empty() { "_".to_owned() } else { fitting })
+}
+
 /// Most wires replace an id that does not fit by a hash of this many hex digits.
 pub(super) const REPLACEMENT_ID_DIGITS: usize = 24;
 

@@ -2,7 +2,7 @@
 //!
 //! Source: <https://ai.google.dev/api/generate-content> and the pages on function calling and thought signatures.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -51,9 +51,14 @@ impl Gemini {
         Self { settings }
     }
 
+    /// Returns the name of the model, without the `models/` that Google's list of models has before it.
+    fn model_name(&self) -> &str {
+        self.settings.model.strip_prefix("models/").unwrap_or(&self.settings.model)
+    }
+
     /// Returns whether the API refuses calls without a signature, judged by the name of the model.
     fn needs_signatures(&self) -> bool {
-        let name = self.settings.model.as_str();
+        let name = self.model_name();
         !["gemini-1", "gemini-2", "gemma"].iter().any(|old| name.starts_with(old))
     }
 }
@@ -62,7 +67,7 @@ impl Adapter for Gemini {
     fn url(&self, base: &Url, streamed: bool) -> Url {
         let mut url = base.clone();
         let verb = if streamed { "streamGenerateContent" } else { "generateContent" };
-        let model = self.settings.model.strip_prefix("models/").unwrap_or(&self.settings.model);
+        let model = self.model_name();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().push("models").push(&format!("{model}:{verb}"));
         }
@@ -136,7 +141,7 @@ impl Gemini {
                 SentPiece::Call(call, members) => {
                     let has_provider_id = members.is_some_and(|members| members.contains_key("id"));
                     calls.insert(&call.id, (&call.name, has_provider_id));
-                    let mut function = json!({"name": call.name, "args": body::arguments(call)});
+                    let mut function = json!({"name": call_name(&call.name), "args": body::arguments(call)});
                     if has_provider_id {
                         function["id"] = call.id.as_str().into();
                     }
@@ -152,6 +157,11 @@ impl Gemini {
         }
         parts
     }
+}
+
+/// Returns the name of a called tool, or a replacement if the provider would not accept the name.
+fn call_name(name: &str) -> Cow<'_, str> {
+    body::call_name(name, &['.', ':'])
 }
 
 /// Adds to a part the signature that the provider sent with it.
@@ -187,7 +197,7 @@ fn result_part(message: &Message, calls: &Calls<'_>, after_results: &mut Vec<Val
     // Without the call in the conversation, its id takes the place of its name.
     let (name, has_provider_id) = calls.get(id).copied().unwrap_or((id, false));
     let outcome = if message.is_error { "error" } else { "result" };
-    let mut response = json!({"name": name, "response": {outcome: message.content}});
+    let mut response = json!({"name": call_name(name), "response": {outcome: message.content}});
     if has_provider_id {
         response["id"] = id.into();
     }

@@ -100,7 +100,7 @@ struct WireCall<'a> {
 
 #[derive(Serialize)]
 struct WireFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: String,
 }
 
@@ -137,7 +137,10 @@ impl OpenAiChat {
                 SentPiece::Call(call, _) => tool_calls.push(WireCall {
                     id: self.call_id(&call.id),
                     r#type: "function",
-                    function: WireFunction { name: &call.name, arguments: body::arguments_text(call) },
+                    function: WireFunction {
+                        name: body::call_name(&call.name, &[]),
+                        arguments: body::arguments_text(call),
+                    },
                 }),
             }
         }
@@ -157,8 +160,8 @@ impl OpenAiChat {
     }
 }
 
-/// Returns whether to send a message. Providers refuse one of the model with neither text nor calls, such as what is left
-/// of an answer that was cut while the model thought.
+/// Returns whether to send a message. Providers refuse one of the model with neither text nor calls, such as what is
+/// left of an answer that was cut while the model thought.
 fn is_sent(message: &Message) -> bool {
     message.role != Role::Assistant || !message.content.trim().is_empty() || !message.calls().is_empty()
 }

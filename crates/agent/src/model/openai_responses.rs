@@ -97,8 +97,8 @@ impl OpenAiResponses {
     }
 
     /// Appends the items of a model's message: its reasoning, texts and calls, in the order in which the model sent
-    /// them. Leaves out reasoning at the end: the API refuses it without the text or the call to which it belongs, and the
-    /// answer was cut before that.
+    /// them. Leaves out reasoning at the end: the API refuses it without the text or the call to which it belongs, and
+    /// the answer was cut before that.
     fn assistant_items(&self, message: &Message, items: &mut Vec<Value>) {
         for piece in pieces(message, Wire::OpenAiResponses, &self.settings.model) {
             match piece {
@@ -115,7 +115,7 @@ impl OpenAiResponses {
                 SentPiece::Call(call, _) => items.push(json!({
                     "type": "function_call",
                     "call_id": call_id(&call.id),
-                    "name": call.name,
+                    "name": body::call_name(&call.name, &[]),
                     "arguments": body::arguments_text(call),
                 })),
             }

@@ -225,9 +225,11 @@ async fn signatures_are_sent_back_in_place_to_the_same_model_only() {
       }
     ]
     "#);
-    for (other, signature) in
-        [("gemini-3-other", json!("skip_thought_signature_validator")), ("gemini-2.5-pro", json!(null))]
-    {
+    for (other, signature) in [
+        ("gemini-3-other", json!("skip_thought_signature_validator")),
+        ("gemini-2.5-pro", json!(null)),
+        ("models/gemini-2.5-pro", json!(null)),
+    ] {
         let body = sent(|settings| settings.model = other.into(), WIRE, Request::new(&messages)).await;
         let parts = &body["contents"][1]["parts"];
         assert_eq!(parts[1]["thoughtSignature"], signature, "{other}");

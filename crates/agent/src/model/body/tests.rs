@@ -198,6 +198,22 @@ fn a_part_that_a_model_cannot_see_is_described() {
 }
 
 #[test]
+fn a_name_that_a_model_invented_goes_back_as_one_that_providers_accept() {
+    let long = "x".repeat(200);
+    for (name, sent) in [
+        ("mcp__fs__read-file_2", "mcp__fs__read-file_2"),
+        ("multi_tool_use.parallel", "multi_tool_use_parallel"),
+        ("get weather!\n", "get_weather__"),
+        ("wetter_fürs_dorf", "wetter_f_rs_dorf"),
+        ("", "_"),
+        (long.as_str(), &long[..128]),
+    ] {
+        assert_eq!(call_name(name, &[]), sent);
+    }
+    assert_eq!(call_name("default_api.read", &['.', ':']), "default_api.read");
+}
+
+#[test]
 fn a_picture_has_the_type_of_its_bytes_and_is_text_if_a_provider_could_not_read_them() {
     let (png, jpeg, gif, webp) = ("iVBORw0KGgo=", "/9j/4AAQ", "R0lGODlh", "UklGRiQAAABXRUJQ");
     for (claimed, data, sent) in [
