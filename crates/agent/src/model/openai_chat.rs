@@ -91,6 +91,23 @@ enum Content<'a> {
     Parts(Vec<Value>),
 }
 
+impl Content<'_> {
+    /// Returns the content of one message in place of two.
+    fn followed_by(self, next: Self) -> Self {
+        match (self, next) {
+            (Self::Plain(text), Self::Plain(next)) => Self::Plain(format!("{text}\n\n{next}").into()),
+            (content, next) => Self::Parts(content.into_parts().into_iter().chain(next.into_parts()).collect()),
+        }
+    }
+
+    fn into_parts(self) -> Vec<Value> {
+        match self {
+            Self::Plain(text) => vec![json!({"type": "text", "text": text})],
+            Self::Parts(parts) => parts,
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct WireCall<'a> {
     id: Cow<'a, str>,
@@ -107,8 +124,17 @@ struct WireFunction<'a> {
 impl OpenAiChat {
     fn messages<'a>(&self, request: &Request<'a>) -> Vec<ChatMessage<'a>> {
         let system = body::system_text(request).map(|text| chat_message("system", Content::Plain(text.into())));
-        let rest = request.messages.iter().filter(|message| message.role != Role::System && is_sent(message));
-        system.into_iter().chain(rest.map(|message| self.message(message))).collect()
+        let mut sent: Vec<ChatMessage<'a>> = system.into_iter().collect();
+        for message in request.messages.iter().filter(|message| message.role != Role::System && is_sent(message)) {
+            match sent.last_mut() {
+                // The templates of many local models refuse two messages of a user in a row, as after a cancelled turn.
+                Some(last) if last.role == "user" && message.role == Role::User => {
+                    last.content = last.content.take().map(|content| content.followed_by(user_content(message)));
+                }
+                _ => sent.push(self.message(message)),
+            }
+        }
+        sent
     }
 
     fn message<'a>(&self, message: &'a Message) -> ChatMessage<'a> {

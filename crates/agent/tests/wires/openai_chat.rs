@@ -291,7 +291,22 @@ async fn a_message_with_nothing_but_thinking_is_not_sent_back() {
     messages.push(Message::new(Role::User, "go on"));
     let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
     let roles: Vec<_> = body["messages"].as_array().unwrap().iter().map(|message| message["role"].clone()).collect();
-    assert_eq!(roles, ["user", "user"]);
+    assert_eq!(roles, ["user"]);
+}
+
+#[tokio::test]
+async fn messages_of_a_user_in_a_row_are_sent_as_one() {
+    let picture = toolrack_host::Content::Image { data: "iVBORw0KGgo=".into(), mime_type: "image/png".into() };
+    let mut messages = vec![Message::new(Role::User, "cancelled"), Message::new(Role::User, "again")];
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    assert_eq!(body["messages"], json!([{"role": "user", "content": "cancelled\n\nagain"}]));
+    messages.push(Message::new(Role::User, "").with_parts([picture]));
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    let parts = json!([
+        {"type": "text", "text": "cancelled\n\nagain"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+    ]);
+    assert_eq!(body["messages"], json!([{"role": "user", "content": parts}]));
 }
 
 #[tokio::test]
