@@ -272,6 +272,7 @@ struct FunctionDelta {
 struct ChatUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
+    total_tokens: Option<u64>,
     prompt_tokens_details: Option<InputDetails>,
     completion_tokens_details: Option<OutputDetails>,
     /// Sent by DeepSeek.
@@ -448,8 +449,12 @@ impl Decoder {
         let details = usage.prompt_tokens_details.as_ref();
         let cached = details.and_then(|details| details.cached_tokens).or(usage.prompt_cache_hit_tokens);
         let reasoning = usage.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
-        self.draft.usage.input = usage.prompt_tokens.unwrap_or_default();
-        self.draft.usage.output = usage.completion_tokens.unwrap_or_default();
+        let (input, output) = (usage.prompt_tokens.unwrap_or_default(), usage.completion_tokens.unwrap_or_default());
+        // xAI counts thinking apart from `completion_tokens`, which only the total shows.
+        let output_with_reasoning = output.saturating_add(reasoning.unwrap_or_default());
+        let counts_reasoning_apart = usage.total_tokens == Some(input.saturating_add(output_with_reasoning));
+        self.draft.usage.input = input;
+        self.draft.usage.output = if counts_reasoning_apart { output_with_reasoning } else { output };
         self.draft.usage.cached_read = cached.unwrap_or_default();
         self.draft.usage.cache_write = details.and_then(|details| details.cache_write_tokens).unwrap_or_default();
         self.draft.usage.reasoning = reasoning.unwrap_or_default();

@@ -452,6 +452,23 @@ async fn a_cost_or_a_usage_that_cannot_be_read_costs_no_answer() {
 }
 
 #[tokio::test]
+async fn thinking_is_a_part_of_the_output_however_the_provider_counts() {
+    // OpenAI counts it in `completion_tokens`, xAI does not, and some servers send no total.
+    for (total, output) in [(json!(41), 9), (json!(135), 103), (Value::Null, 9)] {
+        let usage = json!({
+            "prompt_tokens": 32, "completion_tokens": 9, "total_tokens": total,
+            "completion_tokens_details": {"reasoning_tokens": 94},
+        });
+        let answer =
+            json!({ "choices": [{ "message": { "content": "Hi" }, "finish_reason": "stop" }], "usage": usage });
+        let (_server, model) = scripted("custom", WIRE, [Answer::json(200, &answer)]).await;
+        let messages = [Message::new(Role::User, "hello")];
+        let counted = model.complete(Request::new(&messages)).await.unwrap().usage;
+        assert_eq!((counted.input, counted.output, counted.reasoning), (32, output, 94), "{total}");
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_stop_reason_is_escaped() {
     let deltas_text = transcript(
         "custom",
