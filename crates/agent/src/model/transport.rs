@@ -94,6 +94,12 @@ impl From<ModelErrorKind> for FailedAttempt {
 }
 
 impl FailedAttempt {
+    /// Marks the failure as one before the first piece of the answer. If the provider reports in a stream that it is
+    /// overloaded, as it otherwise does with a status, the same request may then succeed later.
+    pub(super) fn before_the_answer(self) -> Self {
+        Self { may_retry: self.may_retry || failure::is_overload(&self.kind), ..self }
+    }
+
     /// Returns the error, with the name of the model.
     pub(super) fn into_error(self, transport: &Transport, attempts: u32) -> ModelError {
         ModelError { model: transport.model.clone(), attempts, kind: self.kind }
