@@ -156,6 +156,11 @@ impl ToolCallData {
         Self { id: id.into(), name: name.into(), input: input.unwrap_or_default(), raw_arguments }
     }
 
+    /// Creates a call whose arguments never arrived, because the answer was cut before them.
+    pub(crate) fn without_arguments(id: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { id: id.into(), name: name.into(), input: Value::Null, raw_arguments: Some(String::new()) }
+    }
+
     /// Hides secrets in the arguments with `conceal`.
     pub(crate) fn conceal(&mut self, conceal: &dyn Fn(&str) -> String) {
         map_texts(&mut self.input, &|text| conceal(text).into());

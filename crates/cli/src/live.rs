@@ -8,6 +8,7 @@ mod running;
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -70,7 +71,7 @@ pub(crate) struct LiveTurn {
     /// The tools that needed an approval when no user could be asked.
     unapproved_tools: Vec<String>,
     /// Sends output to the printing task, so that a blocked pipe does not delay the handling of signals.
-    output: mpsc::UnboundedSender<Output>,
+    output: OutputSender,
     printer_task: JoinSet<Result<(), Failure>>,
 }
 
@@ -98,11 +99,49 @@ enum Output {
     /// A line of another source, which waits until it interrupts neither the answer nor a question.
     News(String),
     /// The progress line.
-    Status(StatusLine),
+    Status(SentStatus),
     /// A JSON document on a line of its own.
     Record(Value),
     /// Reports that everything before it is printed.
     Flush(oneshot::Sender<()>),
+}
+
+/// A progress line that was sent to the printing task; `None` once the task has taken it.
+type SentStatus = Arc<Mutex<Option<StatusLine>>>;
+
+/// Sends output to the printing task.
+#[derive(Debug)]
+struct OutputSender {
+    channel: mpsc::UnboundedSender<Output>,
+    /// The progress line that was sent last, unless something else was sent after it. A newer progress line replaces it
+    /// while it waits, because a server can report progress faster than a terminal shows it.
+    last_status: Mutex<Option<SentStatus>>,
+}
+
+impl OutputSender {
+    fn new(channel: mpsc::UnboundedSender<Output>) -> Self {
+        Self { channel, last_status: Mutex::default() }
+    }
+
+    fn send(&self, output: Output) {
+        *self.last_status.lock() = None;
+        // The printing task has ended only if stdout cannot be written, which is reported at the end.
+        let _ = self.channel.send(output);
+    }
+
+    fn send_status(&self, line: StatusLine) {
+        let mut last_status = self.last_status.lock();
+        if let Some(status) = &*last_status
+            && let Some(waiting_line) = &mut *status.lock()
+        {
+            *waiting_line = line;
+            return;
+        }
+        let status = Arc::new(Mutex::new(Some(line)));
+        *last_status = Some(Arc::clone(&status));
+        // Fails only as in `send`.
+        let _ = self.channel.send(Output::Status(status));
+    }
 }
 
 /// Shows lines of other sources during a turn.
@@ -112,7 +151,7 @@ pub(crate) struct NewsSender(mpsc::UnboundedSender<Output>);
 impl NewsSender {
     /// Shows a line that is safe to print, as soon as it interrupts neither the answer nor a question.
     pub(crate) fn show(&self, line: String) {
-        // Fails only as in `LiveTurn::send`.
+        // Fails only as in `OutputSender::send`.
         let _ = self.0.send(Output::News(line));
     }
 }
@@ -159,7 +198,7 @@ impl LiveTurn {
             calls,
             running,
             unapproved_tools,
-            output,
+            output: OutputSender::new(output),
             printer_task,
         }
     }
@@ -172,7 +211,7 @@ impl LiveTurn {
     /// Returns a handle that shows lines about something else during the turn. Drop it before [`Self::finish`], which
     /// waits until all of these handles are dropped.
     pub(crate) fn news_sender(&self) -> NewsSender {
-        NewsSender(self.output.clone())
+        NewsSender(self.output.channel.clone())
     }
 
     /// Ends `turn` now, and stores what the model has said so far.
@@ -204,8 +243,7 @@ impl LiveTurn {
 
     /// Sends `output` to the printing task.
     fn send(&self, output: Output) {
-        // The printing task has ended only if stdout cannot be written, which is reported at the end.
-        let _ = self.output.send(output);
+        self.output.send(output);
     }
 
     /// Prints `record`, if the turn is shown as records.
@@ -231,7 +269,7 @@ impl LiveTurn {
                 self.record(json!({ "type": "retry", "after_ms": millis(*after), "why": why }));
                 if self.format == TurnFormat::Text {
                     let words = format!("waiting {} s: {why}", after.as_secs().max(1));
-                    self.send(Output::Status(StatusLine::Text(words)));
+                    self.output.send_status(StatusLine::Text(words));
                 }
             }
             _ => {}
@@ -276,7 +314,7 @@ impl LiveTurn {
     /// Shows the progress line, if a call is under way.
     fn show_running(&self) {
         if let Some(line) = self.running.line() {
-            self.send(Output::Status(line));
+            self.output.send_status(line);
         }
     }
 
@@ -390,7 +428,7 @@ impl Front for LiveTurn {
             // Wait until the text is on the screen: the next step may ask the user a question.
             let (flushed, printed) = oneshot::channel();
             self.send(Output::Flush(flushed));
-            // Fails only if the printing task has ended, as in `send`.
+            // Fails only if the printing task has ended, as in `OutputSender::send`.
             let _ = printed.await;
             Ok(())
         })
@@ -470,4 +508,39 @@ fn arguments(input: &Value) -> String {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(words: &str) -> StatusLine {
+        StatusLine::Text(words.to_owned())
+    }
+
+    #[test]
+    fn a_progress_line_that_waits_is_replaced_by_a_newer_one_unless_something_came_between() {
+        let (channel, mut sent) = mpsc::unbounded_channel();
+        let output = OutputSender::new(channel);
+        let words = |output: Output| match output {
+            Output::Status(line) => {
+                let line = line.lock().take();
+                let Some(StatusLine::Text(words)) = line else { panic!("no text") };
+                words
+            }
+            Output::Line(line) => line,
+            other => panic!("{other:?}"),
+        };
+        for number in 0..1_000 {
+            output.send_status(status(&number.to_string()));
+        }
+        output.send(Output::Line("line".to_owned()));
+        output.send_status(status("after the line"));
+        assert_eq!(sent.len(), 3);
+        let mut next = || words(sent.try_recv().unwrap());
+        assert_eq!([next(), next(), next()], ["999", "line", "after the line"]);
+        // The printing task has taken the last line.
+        output.send_status(status("next"));
+        assert_eq!(next(), "next");
+    }
 }

@@ -144,6 +144,26 @@ impl ModelOptions {
         Self { model: args.model.clone(), limits: args.limits, configured: loaded.settings.model.clone() }
     }
 
+    /// Returns these options with the model `name`. The address, the wire and the variable of the key on the command
+    /// line are for the provider that it names: a model of another provider has none of them, so that its key does not
+    /// go to that address. The price is for one model.
+    pub(crate) fn with_model(&self, name: String) -> Self {
+        let ModelArgs { model: typed, base_url, key_env, wire, max_tokens, price } = self.model.clone();
+        let provider = |name: &str| parse_name(name, base_url.is_some()).ok().map(|selector| selector.provider);
+        let typed_provider = match typed.as_ref().or(self.configured.name.as_ref()) {
+            Some(typed) => provider(typed),
+            // Without a name, the address alone means the one model there.
+            None => base_url.as_ref().map(|_| CUSTOM.to_owned()),
+        };
+        let is_same_provider = typed_provider.is_some() && provider(&name) == typed_provider;
+        let price = price.filter(|_| typed.as_ref() == Some(&name));
+        let model = match is_same_provider {
+            true => ModelArgs { model: Some(name), base_url, key_env, wire, max_tokens, price },
+            false => ModelArgs { model: Some(name), max_tokens, price, ..ModelArgs::default() },
+        };
+        Self { model, ..self.clone() }
+    }
+
     /// Returns the options of a command without model arguments: the variables of `ask`, then the configuration.
     pub(crate) fn without_arguments(configured: ModelChoice, environment: &Environment) -> Self {
         let variable = |name| environment.get(name)?.to_str().filter(|value| !value.is_empty()).map(ToOwned::to_owned);
@@ -304,4 +324,39 @@ fn scripted(path: &str) -> Result<Arc<dyn Model>, Failure> {
     let model = Scripted::from_json(&script)
         .map_err(|error| Failure::usage(format!("--model: {path}: {}", with_causes(&error))))?;
     Ok(Arc::new(model))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_provider_gets_neither_the_address_nor_the_key_of_the_command_line() {
+        let options = |typed: Option<&str>| ModelOptions {
+            model: ModelArgs {
+                model: typed.map(Into::into),
+                base_url: Some("http://127.0.0.1:8080".into()),
+                key_env: Some("OWN_KEY".into()),
+                price: Some((1.0, 2.0)),
+                ..ModelArgs::default()
+            },
+            limits: LimitArgs::default(),
+            configured: ModelChoice::default(),
+        };
+        for (typed, chosen, keeps_access, keeps_price) in [
+            (Some("custom/a"), "custom/a", true, true),
+            (Some("custom/a"), "custom/b", true, false),
+            (Some("a"), "b", true, false),
+            (Some("a"), "anthropic/claude-sonnet-5-5", false, false),
+            (None, "custom/b", true, false),
+            (None, "openai", false, false),
+            (Some("openai/x"), "openai/y", true, false),
+            (Some("openai/x"), "anthropic", false, false),
+        ] {
+            let ModelArgs { model, base_url, key_env, price, .. } = options(typed).with_model(chosen.into()).model;
+            assert_eq!(model.as_deref(), Some(chosen));
+            let access = (base_url.is_some(), key_env.is_some(), price.is_some());
+            assert_eq!(access, (keeps_access, keeps_access, keeps_price), "{typed:?} {chosen}");
+        }
+    }
 }

@@ -57,22 +57,9 @@ impl Agent {
                 running.spawn(task.run().in_current_span());
             }
             tokio::select! {
-                // Show reports of progress before results.
+                // Look at the reports of progress last: a server that floods the agent with them must delay neither the
+                // user's cancellation nor the results of other servers.
                 biased;
-                Some(report) = reports.recv() => report.send_to(front),
-                finished = running.join_next() => {
-                    let Some(finished) = finished else { return Ok(()) };
-                    let finished = propagate_panic(finished).await;
-                    // Show the reports of this call first: it may have begun and ended since the last iteration.
-                    while let Ok(report) = reports.try_recv() {
-                        report.send_to(front);
-                    }
-                    self.finish_call(finished, turn, front);
-                    // After the last result, the turn is at its next step, and the driver stores it.
-                    if matches!(turn.next(), Next::CallTools(_)) {
-                        front.store(turn).await?;
-                    }
-                }
                 () = &mut cancelled => {
                     running.shutdown().await;
                     for (call, text) in turn.abandon_calls() {
@@ -81,6 +68,21 @@ impl Agent {
                     }
                     return Ok(());
                 }
+                finished = running.join_next() => {
+                    let Some(finished) = finished else { return Ok(()) };
+                    let finished = propagate_panic(finished).await;
+                    // Show the reports of this call first. They are among those that wait now.
+                    for _ in 0..MAX_WAITING_REPORTS {
+                        let Ok(report) = reports.try_recv() else { break };
+                        report.send_to(front);
+                    }
+                    self.finish_call(finished, turn, front);
+                    // After the last result, the turn is at its next step, and the driver stores it.
+                    if matches!(turn.next(), Next::CallTools(_)) {
+                        front.store(turn).await?;
+                    }
+                }
+                Some(report) = reports.recv() => report.send_to(front),
             }
         }
     }

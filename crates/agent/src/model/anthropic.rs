@@ -124,8 +124,9 @@ impl Anthropic {
             SentPiece::Text(text, _) if text.trim().is_empty() => None,
             SentPiece::Text(text, members) => Some(with_members(json!({"type": "text", "text": text}), members)),
             SentPiece::Call(call, members) => {
+                let name = body::call_name(&call.name, &[]);
                 let block = json!({
-                    "type": "tool_use", "id": call_id(&call.id), "name": call.name, "input": body::arguments(call),
+                    "type": "tool_use", "id": call_id(&call.id), "name": name, "input": body::arguments(call),
                 });
                 Some(with_members(block, members))
             }
@@ -164,12 +165,8 @@ fn text_block(text: &str) -> Value {
 fn media_block(media: &Media<'_>) -> Value {
     let source = |data: &str, kind: &str| json!({"type": "base64", "media_type": kind, "data": data});
     match media {
-        Media::Image(data, kind) if matches!(*kind, "image/png" | "image/jpeg" | "image/gif" | "image/webp") => {
-            json!({"type": "image", "source": source(data, kind)})
-        }
-        Media::File(data, kind, _) if *kind == "application/pdf" => {
-            json!({"type": "document", "source": source(data, kind)})
-        }
+        Media::Image(data, kind) => json!({"type": "image", "source": source(data, kind)}),
+        Media::Pdf(data, kind, _) => json!({"type": "document", "source": source(data, kind)}),
         other => text_block(&body::media_as_text(other)),
     }
 }
@@ -205,7 +202,8 @@ struct Event {
     message: Option<Value>,
     content_block: Option<Value>,
     delta: Option<Value>,
-    usage: Option<WireUsage>,
+    /// A [`WireUsage`], if it can be read. An answer is worth more than its numbers.
+    usage: Option<Value>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -249,7 +247,7 @@ impl Decode for Decoder {
         match event.kind.as_str() {
             "message_start" => {
                 let usage = event.message.as_ref().and_then(|message| message.get("usage")).cloned();
-                self.read_usage(usage.and_then(|usage| serde_json::from_value(usage).ok()), deltas);
+                self.read_usage(usage, deltas);
             }
             "content_block_start" => {
                 let block = event.content_block.unwrap_or_default();
@@ -282,7 +280,7 @@ impl Decode for Decoder {
             self.begin_block(index, block, deltas)?;
         }
         self.draft.stop = answer.get("stop_reason").and_then(Value::as_str).map(stop_reason);
-        self.read_usage(answer.get("usage").cloned().and_then(|usage| serde_json::from_value(usage).ok()), deltas);
+        self.read_usage(answer.get("usage").cloned(), deltas);
         self.ended = true;
         Ok(())
     }
@@ -294,6 +292,12 @@ impl Decode for Decoder {
         }
         let open: Vec<u64> = self.open_blocks.iter().map(|block| block.index).collect();
         open.into_iter().for_each(|index| self.close_block(index));
+        if self.draft.stop == Some(Stop::Length) {
+            // Thinking that the limit cut has no signature, and the API refuses it in the next request.
+            self.draft.drop_raw(|block| {
+                text_member(block, "type") == "thinking" && text_member(block, "signature").is_empty()
+            });
+        }
         Ok(self.draft)
     }
 }
@@ -368,7 +372,8 @@ impl Decoder {
     }
 
     /// Updates the counts field by field, because the end of a stream repeats some counts and leaves others out.
-    fn read_usage(&mut self, reported: Option<WireUsage>, deltas: &mut Deltas) {
+    fn read_usage(&mut self, reported: Option<Value>, deltas: &mut Deltas) {
+        let reported = reported.and_then(|usage| serde_json::from_value::<WireUsage>(usage).ok());
         let Some(reported) = reported else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
         // The API counts cached tokens apart from other input. Saturating, because the reported numbers are untrusted.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use data_encoding::HEXLOWER;
+use data_encoding::{BASE64, HEXLOWER};
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 use sha2::{Digest, Sha256};
@@ -134,6 +134,21 @@ pub(super) fn arguments_text(call: &ToolCallData) -> String {
     call.arguments().map_or_else(|| "{}".to_owned(), |_| call.input.to_string())
 }
 
+/// The longest name of a tool that a provider accepts, in bytes.
+const MAX_NAME_BYTES: usize = 128;
+
+/// Returns the name of a called tool as it goes back to the provider. A model may write any name, such as
+/// `multi_tool_use.parallel` or none, and then gets an error as the result. But a provider refuses a conversation with
+/// a name that is empty, too long, or has other characters than ASCII letters, digits, `_`, `-` and those of `also`.
+pub(super) fn call_name<'a>(name: &'a str, also: &[char]) -> Cow<'a, str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-') || also.contains(&c);
+    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(fits) {
+        return Cow::Borrowed(name);
+    }
+    let fitting: String = name.chars().take(MAX_NAME_BYTES).map(|c| if fits(c) { c } else { '_' }).collect();
+    Cow::Owned(if fitting.is_empty() { "_".to_owned() } else { fitting })
+}
+
 /// Most wires replace an id that does not fit by a hash of this many hex digits.
 pub(super) const REPLACEMENT_ID_DIGITS: usize = 24;
 
@@ -148,14 +163,16 @@ pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -
     Cow::Owned(digits[..length.min(digits.len())].to_owned())
 }
 
-/// A part of a message, sorted by the kinds that wires (the API formats of providers) distinguish.
+/// A part of a message, sorted by the kinds that wires (the API formats of providers) distinguish. A provider that
+/// cannot read the bytes of a part refuses the whole conversation, in each later request as well. So a part is text
+/// unless its bytes are what they are said to be.
 pub(super) enum Media<'a> {
-    /// A picture: Base64 and media type.
+    /// A picture: Base64 and media type. The type is that of the bytes, whatever the server called it.
     Image(&'a str, &'a str),
     /// A sound: Base64 and media type.
     Audio(&'a str, &'a str),
-    /// Anything else that has bytes: Base64, media type, name.
-    File(&'a str, &'a str, &'a str),
+    /// A PDF: Base64, media type, name.
+    Pdf(&'a str, &'a str, &'a str),
     /// Text that is not in the message's own text.
     Text(Cow<'a, str>),
 }
@@ -163,8 +180,8 @@ pub(super) enum Media<'a> {
 /// Sorts a part of a message by its kind.
 pub(super) fn media(part: &Content) -> Media<'_> {
     match part {
-        Content::Image { data, mime_type } if !data.is_empty() => Media::Image(data, mime_type),
-        Content::Audio { data, mime_type } if !data.is_empty() => Media::Audio(data, mime_type),
+        Content::Image { data, mime_type } if !data.is_empty() => picture(data, mime_type),
+        Content::Audio { data, mime_type } if !data.is_empty() => sound(data, mime_type),
         // The host leaves out the bytes of a part that is too large.
         Content::Image { mime_type, .. } | Content::Audio { mime_type, .. } => {
             Media::Text(format!("[{mime_type}: too large to be shown here]").into())
@@ -174,15 +191,71 @@ pub(super) fn media(part: &Content) -> Media<'_> {
             let kind = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
             match (&resource.text, &resource.blob) {
                 (Some(text), _) => Media::Text(text.into()),
-                (None, Some(blob)) if kind.starts_with("image/") => Media::Image(blob, kind),
-                (None, Some(blob)) if kind.starts_with("audio/") => Media::Audio(blob, kind),
-                (None, Some(blob)) => Media::File(blob, kind, &resource.uri),
+                (None, Some(blob)) if kind.starts_with("image/") => picture(blob, kind),
+                (None, Some(blob)) if kind.starts_with("audio/") => sound(blob, kind),
+                (None, Some(blob)) => file(blob, kind, &resource.uri),
                 (None, None) => Media::Text(format!("[{kind} at {}]", resource.uri).into()),
             }
         }
         Content::ResourceLink { uri, .. } => Media::Text(uri.into()),
         other => Media::Text(serde_json::to_string(other).unwrap_or_default().into()),
     }
+}
+
+fn picture<'a>(data: &'a str, kind: &str) -> Media<'a> {
+    match picture_type(data).filter(|_| is_base64(data)) {
+        Some(kind) => Media::Image(data, kind),
+        None => Media::Text(describe("a picture", kind, data).into()),
+    }
+}
+
+fn sound<'a>(data: &'a str, kind: &'a str) -> Media<'a> {
+    match is_base64(data) {
+        true => Media::Audio(data, kind),
+        false => Media::Text(describe("a sound", kind, data).into()),
+    }
+}
+
+fn file<'a>(data: &'a str, kind: &'a str, uri: &'a str) -> Media<'a> {
+    match kind == "application/pdf" && starts_with(data, b"%PDF") && is_base64(data) {
+        true => Media::Pdf(data, kind, uri),
+        false => Media::Text(describe(&format!("the file {uri}"), kind, data).into()),
+    }
+}
+
+/// Returns the media type of a picture, judged by its first bytes; `None` for a format that most providers refuse.
+fn picture_type(base64: &str) -> Option<&'static str> {
+    Some(match first_bytes(base64)?.as_slice() {
+        [0x89, b'P', b'N', b'G', ..] => "image/png",
+        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
+        [b'G', b'I', b'F', b'8', ..] => "image/gif",
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P'] => "image/webp",
+        _ => return None,
+    })
+}
+
+/// Returns the first bytes of what Base64 holds, at most 12; `None` if it is no Base64.
+fn first_bytes(base64: &str) -> Option<Vec<u8>> {
+    let start = base64.get(..base64.len().min(16))?;
+    BASE64.decode(start.as_bytes()).ok()
+}
+
+fn starts_with(base64: &str, start: &[u8]) -> bool {
+    first_bytes(base64).is_some_and(|bytes| bytes.starts_with(start))
+}
+
+/// Returns whether a text is the Base64 that providers accept: without line breaks, and padded.
+fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    text.len().is_multiple_of(4)
+        && text.len() - digits.len() <= 2
+        && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
+}
+
+/// Describes bytes in words: `[name, media type, size: it cannot be shown to this model]`.
+fn describe(name: &str, kind: &str, base64: &str) -> String {
+    // Four characters of Base64 are three bytes.
+    format!("[{name}, {kind}, {} bytes: it cannot be shown to this model]", base64.len() / 4 * 3)
 }
 
 /// Returns a `data:` URL, which contains the bytes itself. `kind` is their media type.
@@ -192,14 +265,10 @@ pub(super) fn data_url(base64: &str, kind: &str) -> String {
 
 /// Describes a part in words, for a wire that cannot send it.
 pub(super) fn media_as_text(media: &Media<'_>) -> String {
-    let describe = |name: &str, kind: &str, data: &str| {
-        // Four characters of Base64 are three bytes.
-        format!("[{name}, {kind}, {} bytes: it cannot be shown to this model]", data.len() / 4 * 3)
-    };
     match media {
         Media::Image(data, kind) => describe("a picture", kind, data),
         Media::Audio(data, kind) => describe("a sound", kind, data),
-        Media::File(data, kind, uri) => describe(&format!("the file {uri}"), kind, data),
+        Media::Pdf(data, kind, uri) => describe(&format!("the file {uri}"), kind, data),
         Media::Text(text) => text.clone().into_owned(),
     }
 }

@@ -117,6 +117,11 @@ impl Draft {
         }
     }
 
+    /// Leaves out the blocks that `is_useless` chooses. An index of a piece is wrong afterwards.
+    pub(super) fn drop_raw(&mut self, is_useless: impl Fn(&Value) -> bool) {
+        self.pieces.retain(|piece| !matches!(piece, Piece::Raw(block) if is_useless(block)));
+    }
+
     /// Returns the further fields of a text or a call.
     pub(super) fn extra_mut(&mut self, index: PieceIndex) -> Option<&mut Map<String, Value>> {
         match self.pieces.get_mut(index.0)? {
@@ -164,6 +169,14 @@ impl Draft {
         }
     }
 
+    /// Returns the arguments of the call `index` that have arrived.
+    pub(super) fn arguments(&self, index: PieceIndex) -> Option<&str> {
+        match self.pieces.get(index.0)? {
+            Piece::Call(call) => Some(&call.arguments),
+            Piece::Text { .. } | Piece::Raw(_) => None,
+        }
+    }
+
     /// Appends to a call's arguments.
     pub(super) fn append_arguments(&mut self, index: PieceIndex, more: &str, deltas: &mut Deltas) {
         if let Some(Piece::Call(call)) = self.pieces.get_mut(index.0)
@@ -189,6 +202,8 @@ impl Draft {
         let mut message = Message::new(Role::Assistant, "");
         let (mut calls, mut blocks) = (Vec::new(), Vec::new());
         let mut is_plain = true;
+        let is_cut = !matches!(self.stop, None | Some(Stop::End | Stop::ToolCalls));
+        let last_call = self.calls.checked_sub(1);
         for piece in self.pieces {
             match piece {
                 Piece::Text { text, extra } => {
@@ -200,7 +215,12 @@ impl Draft {
                 }
                 Piece::Call(call) => {
                     is_plain &= call.extra.is_empty();
-                    calls.push(ToolCallData::from_text(call.id, call.name, &call.arguments));
+                    // A call that was cut before its first argument looks like a call without arguments, and must not
+                    // be made as one.
+                    calls.push(match is_cut && last_call == Some(call.number) && call.arguments.trim().is_empty() {
+                        true => ToolCallData::without_arguments(call.id, call.name),
+                        false => ToolCallData::from_text(call.id, call.name, &call.arguments),
+                    });
                     blocks.push(Block::Call { extra: call.extra });
                 }
                 Piece::Raw(Value::Null) => {}

@@ -136,6 +136,13 @@ pub(super) fn may_retry(response: &ErrorResponse<'_>, kind: &ModelErrorKind) -> 
     }
 }
 
+/// Returns whether the provider reports in a stream that it is overloaded.
+pub(super) fn is_overload(kind: &ModelErrorKind) -> bool {
+    // Anthropic's word, and Gemini's.
+    let words = ["overloaded_error", "UNAVAILABLE"];
+    matches!(kind, ModelErrorKind::StreamError { code: Some(code), .. } if words.contains(&code.as_str()))
+}
+
 /// Returns whether the provider reports that the conversation is too long. Each provider words this differently.
 fn is_overflow(status: Option<u16>, body: &ErrorBody) -> bool {
     if !matches!(status, None | Some(400 | 413 | 422 | 500)) {

@@ -140,6 +140,10 @@ fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
             _ => None,
         })
         .collect();
+    if arguments.trim().is_empty() && call.raw_arguments.is_some() {
+        // The answer was cut before the arguments.
+        return assert!(call.input.is_null(), "a call without its arguments is not made");
+    }
     assert_eq!(
         &ToolCallData::from_text(&*call.id, &*call.name, &arguments),
         call,

@@ -2,7 +2,7 @@
 //!
 //! Source: <https://ai.google.dev/api/generate-content> and the pages on function calling and thought signatures.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -24,6 +24,22 @@ const SIGNATURE: &str = "thoughtSignature";
 /// The signature that Google documents for a call that another model made. Since Gemini 3, the API refuses a call
 /// without a signature.
 const PLACEHOLDER_SIGNATURE: &str = "skip_thought_signature_validator";
+/// The media types of sounds that the API reads. It refuses a conversation with any other.
+const AUDIO_TYPES: [&str; 13] = [
+    "audio/wav",
+    "audio/x-wav",
+    "audio/mp3",
+    "audio/mpeg",
+    "audio/aiff",
+    "audio/x-aiff",
+    "audio/aac",
+    "audio/ogg",
+    "audio/opus",
+    "audio/flac",
+    "audio/mp4",
+    "audio/m4a",
+    "audio/webm",
+];
 
 #[derive(Debug)]
 pub(super) struct Gemini {
@@ -35,9 +51,14 @@ impl Gemini {
         Self { settings }
     }
 
+    /// Returns the name of the model, without the `models/` that Google's list of models has before it.
+    fn model_name(&self) -> &str {
+        self.settings.model.strip_prefix("models/").unwrap_or(&self.settings.model)
+    }
+
     /// Returns whether the API refuses calls without a signature, judged by the name of the model.
     fn needs_signatures(&self) -> bool {
-        let name = self.settings.model.as_str();
+        let name = self.model_name();
         !["gemini-1", "gemini-2", "gemma"].iter().any(|old| name.starts_with(old))
     }
 }
@@ -46,7 +67,7 @@ impl Adapter for Gemini {
     fn url(&self, base: &Url, streamed: bool) -> Url {
         let mut url = base.clone();
         let verb = if streamed { "streamGenerateContent" } else { "generateContent" };
-        let model = self.settings.model.strip_prefix("models/").unwrap_or(&self.settings.model);
+        let model = self.model_name();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().push("models").push(&format!("{model}:{verb}"));
         }
@@ -120,7 +141,7 @@ impl Gemini {
                 SentPiece::Call(call, members) => {
                     let has_provider_id = members.is_some_and(|members| members.contains_key("id"));
                     calls.insert(&call.id, (&call.name, has_provider_id));
-                    let mut function = json!({"name": call.name, "args": body::arguments(call)});
+                    let mut function = json!({"name": call_name(&call.name), "args": body::arguments(call)});
                     if has_provider_id {
                         function["id"] = call.id.as_str().into();
                     }
@@ -138,6 +159,11 @@ impl Gemini {
     }
 }
 
+/// Returns the name of a called tool, or a replacement if the provider would not accept the name.
+fn call_name(name: &str) -> Cow<'_, str> {
+    body::call_name(name, &['.', ':'])
+}
+
 /// Adds to a part the signature that the provider sent with it.
 fn with_signature(mut part: Value, members: Option<&Map<String, Value>>) -> Value {
     if let Some(signature) = members.and_then(|members| members.get(SIGNATURE)) {
@@ -153,12 +179,16 @@ fn user_content(message: &Message) -> Vec<Value> {
 
 fn media_part(media: &Media<'_>) -> Value {
     match media {
-        Media::Image(data, kind) | Media::Audio(data, kind) => json!({"inlineData": {"mimeType": kind, "data": data}}),
-        Media::File(data, kind, _) if *kind == "application/pdf" => {
-            json!({"inlineData": {"mimeType": kind, "data": data}})
-        }
+        // The API reads no GIF.
+        Media::Image(data, kind) if *kind != "image/gif" => inline_data(data, kind),
+        Media::Audio(data, kind) if AUDIO_TYPES.contains(kind) => inline_data(data, kind),
+        Media::Pdf(data, kind, _) => inline_data(data, kind),
         other => json!({"text": body::media_as_text(other)}),
     }
+}
+
+fn inline_data(data: &str, kind: &str) -> Value {
+    json!({"inlineData": {"mimeType": kind, "data": data}})
 }
 
 /// Returns the result of one call. Its media go to `after_results`.
@@ -167,7 +197,7 @@ fn result_part(message: &Message, calls: &Calls<'_>, after_results: &mut Vec<Val
     // Without the call in the conversation, its id takes the place of its name.
     let (name, has_provider_id) = calls.get(id).copied().unwrap_or((id, false));
     let outcome = if message.is_error { "error" } else { "result" };
-    let mut response = json!({"name": name, "response": {outcome: message.content}});
+    let mut response = json!({"name": call_name(name), "response": {outcome: message.content}});
     if has_provider_id {
         response["id"] = id.into();
     }
@@ -182,7 +212,8 @@ struct Chunk {
     #[serde(default)]
     candidates: Vec<Candidate>,
     prompt_feedback: Option<Feedback>,
-    usage_metadata: Option<WireUsage>,
+    /// A [`WireUsage`], if it can be read. An answer is worth more than its numbers.
+    usage_metadata: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -278,7 +309,7 @@ impl Decoder {
                 self.draft.stop = Some(stop_reason(&reason, candidate.finish_message.as_deref()));
             }
         }
-        if let Some(usage) = chunk.usage_metadata {
+        if let Some(usage) = chunk.usage_metadata.and_then(|usage| serde_json::from_value::<WireUsage>(usage).ok()) {
             self.draft.usage.input = usage.prompt_token_count.saturating_add(usage.tool_use_prompt_token_count);
             self.draft.usage.output = usage.candidates_token_count.saturating_add(usage.thoughts_token_count);
             self.draft.usage.cached_read = usage.cached_content_token_count;

@@ -111,7 +111,7 @@ pub(super) fn reject_error(value: Value) -> Result<Value, DecodeError> {
 struct Online {
     name: String,
     settings: Arc<ModelSettings>,
-    adapter: Box<dyn Adapter>,
+    adapter: Arc<dyn Adapter>,
     transport: Arc<Transport>,
     base: Url,
 }
@@ -141,7 +141,7 @@ pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<d
         },
     };
     let settings = Arc::new(settings);
-    let adapter = adapter(&settings, dialect);
+    let adapter: Arc<dyn Adapter> = Arc::from(adapter(&settings, dialect));
     Ok(Arc::new(Online { name, settings, adapter, transport: Arc::new(transport), base }))
 }
 
@@ -282,6 +282,9 @@ impl Model for Online {
 
 /// Reads an answer with the decoder of its wire.
 struct AnswerReader {
+    adapter: Arc<dyn Adapter>,
+    /// How many messages the conversation has.
+    messages: usize,
     /// `None` once [`Self::finish`] has returned the answer.
     decoder: Option<Box<dyn Decode>>,
     /// The deltas that were read and not yet returned.
@@ -292,12 +295,27 @@ struct AnswerReader {
 
 impl AnswerReader {
     fn new(model: &Online, request: &Request<'_>) -> Self {
+        let messages = request.messages.len();
         Self {
-            decoder: Some(model.adapter.decoder(request.messages.len())),
+            adapter: Arc::clone(&model.adapter),
+            messages,
+            decoder: Some(model.adapter.decoder(messages)),
             deltas: VecDeque::new(),
             settings: model.settings.clone(),
             transport: model.transport.clone(),
         }
+    }
+
+    /// Begins anew, for the answer to the next try.
+    fn restart(&mut self) {
+        self.decoder = Some(self.adapter.decoder(self.messages));
+        self.deltas.clear();
+    }
+
+    /// Returns whether something of the answer was read and not yet returned. The usage alone is not a part of the
+    /// answer: Anthropic reports some before the first word.
+    fn has_content(&self) -> bool {
+        self.deltas.iter().any(|delta| !matches!(delta, Delta::Usage(_)))
     }
 
     fn decoder(&mut self) -> Result<&mut Box<dyn Decode>, FailedAttempt> {
@@ -395,26 +413,27 @@ impl StreamedAnswer {
             match &mut self.stage {
                 Stage::Sending => match self.attempts.send().await {
                     Ok(response) => self.begin_reading(Body::new(response, &self.attempts)).await?,
-                    Err(failed) => match self.attempts.pause_after(&failed) {
-                        // Report the retry before the wait: the caller polls again at once, and `send` then waits.
-                        Some(after) => {
-                            self.stage = Stage::Sending;
-                            let why = failed.kind.to_string();
-                            self.attempts.pause_before_next = Some(after);
-                            return Ok(Delta::Retry { after, why });
-                        }
-                        None => return Err(failed),
-                    },
+                    Err(failed) => return self.retry(failed),
                 },
                 Stage::Reading { .. } => self.read_chunk().await?,
                 Stage::Failed(failed) => {
-                    return Err(failed
-                        .take()
-                        .unwrap_or_else(|| ModelErrorKind::Cut { why: "it failed".into() }.into()));
+                    let failed = failed.take();
+                    return self
+                        .retry(failed.unwrap_or_else(|| ModelErrorKind::Cut { why: "it failed".into() }.into()));
                 }
                 Stage::Ended => return self.reader.finish().map(|reply| Delta::Done(Box::new(reply))),
             }
         }
+    }
+
+    /// Has the request sent again after a wait, if that is allowed after this failure.
+    fn retry(&mut self, failed: FailedAttempt) -> Result<Delta, FailedAttempt> {
+        let Some(after) = self.attempts.pause_after(&failed) else { return Err(failed) };
+        self.reader.restart();
+        self.stage = Stage::Sending;
+        // Report the retry before the wait: the caller polls again at once, and `send` then waits.
+        self.attempts.pause_before_next = Some(after);
+        Ok(Delta::Retry { after, why: failed.kind.to_string() })
     }
 
     /// Chooses how to read the body, by its media type.
@@ -458,15 +477,18 @@ impl StreamedAnswer {
             };
             match outcome {
                 Ok(Progress::More) => {
-                    // The usage alone is not the beginning of an answer: Anthropic reports some before the first word.
-                    body.has_begun |= self.reader.deltas.iter().any(|delta| !matches!(delta, Delta::Usage(_)));
+                    body.has_begun |= self.reader.has_content();
                     continue;
                 }
                 Ok(Progress::End) => {
                     body.drain().await;
                     self.stage = Stage::Ended;
                 }
-                Err(failed) => self.stage = Stage::Failed(Some(failed)),
+                Err(failed) => {
+                    let has_begun = body.has_begun || self.reader.has_content();
+                    let failed = if has_begun { failed } else { failed.before_the_answer() };
+                    self.stage = Stage::Failed(Some(failed));
+                }
             }
             break;
         }

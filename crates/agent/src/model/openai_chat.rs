@@ -91,6 +91,23 @@ enum Content<'a> {
     Parts(Vec<Value>),
 }
 
+impl Content<'_> {
+    /// Returns the content of one message in place of two.
+    fn followed_by(self, next: Self) -> Self {
+        match (self, next) {
+            (Self::Plain(text), Self::Plain(next)) => Self::Plain(format!("{text}\n\n{next}").into()),
+            (content, next) => Self::Parts(content.into_parts().into_iter().chain(next.into_parts()).collect()),
+        }
+    }
+
+    fn into_parts(self) -> Vec<Value> {
+        match self {
+            Self::Plain(text) => vec![json!({"type": "text", "text": text})],
+            Self::Parts(parts) => parts,
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct WireCall<'a> {
     id: Cow<'a, str>,
@@ -100,15 +117,24 @@ struct WireCall<'a> {
 
 #[derive(Serialize)]
 struct WireFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: String,
 }
 
 impl OpenAiChat {
     fn messages<'a>(&self, request: &Request<'a>) -> Vec<ChatMessage<'a>> {
         let system = body::system_text(request).map(|text| chat_message("system", Content::Plain(text.into())));
-        let rest = request.messages.iter().filter(|message| message.role != Role::System);
-        system.into_iter().chain(rest.filter(|m| body::has_content(m)).map(|m| self.message(m))).collect()
+        let mut sent: Vec<ChatMessage<'a>> = system.into_iter().collect();
+        for message in request.messages.iter().filter(|message| message.role != Role::System && is_sent(message)) {
+            match sent.last_mut() {
+                // The templates of many local models refuse two messages of a user in a row, as after a cancelled turn.
+                Some(last) if last.role == "user" && message.role == Role::User => {
+                    last.content = last.content.take().map(|content| content.followed_by(user_content(message)));
+                }
+                _ => sent.push(self.message(message)),
+            }
+        }
+        sent
     }
 
     fn message<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
@@ -137,7 +163,10 @@ impl OpenAiChat {
                 SentPiece::Call(call, _) => tool_calls.push(WireCall {
                     id: self.call_id(&call.id),
                     r#type: "function",
-                    function: WireFunction { name: &call.name, arguments: body::arguments_text(call) },
+                    function: WireFunction {
+                        name: body::call_name(&call.name, &[]),
+                        arguments: body::arguments_text(call),
+                    },
                 }),
             }
         }
@@ -155,6 +184,12 @@ impl OpenAiChat {
             body::fitting_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), body::REPLACEMENT_ID_DIGITS)
         }
     }
+}
+
+/// Returns whether to send a message. Providers refuse one of the model with neither text nor calls, such as what is
+/// left of an answer that was cut while the model thought.
+fn is_sent(message: &Message) -> bool {
+    message.role != Role::Assistant || !message.content.trim().is_empty() || !message.calls().is_empty()
 }
 
 fn chat_message<'a>(role: &'static str, content: Content<'a>) -> ChatMessage<'a> {
@@ -237,6 +272,7 @@ struct FunctionDelta {
 struct ChatUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
+    total_tokens: Option<u64>,
     prompt_tokens_details: Option<InputDetails>,
     completion_tokens_details: Option<OutputDetails>,
     /// Sent by DeepSeek.
@@ -316,7 +352,7 @@ impl Decoder {
                 Form::Whole => choice.message.or(choice.delta),
             };
             if let Some(message_delta) = message_delta {
-                self.read_message_delta(message_delta, deltas)?;
+                self.read_message_delta(message_delta, form, deltas)?;
             }
             // Some servers send an empty reason until the answer ends.
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
@@ -329,7 +365,12 @@ impl Decoder {
         Ok(())
     }
 
-    fn read_message_delta(&mut self, message_delta: MessageDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_message_delta(
+        &mut self,
+        message_delta: MessageDelta,
+        form: Form,
+        deltas: &mut Deltas,
+    ) -> Result<(), DecodeError> {
         let thought = message_delta.reasoning_content.as_ref().or(message_delta.reasoning.as_ref());
         if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
             deltas.push_back(super::Delta::Thinking(thought.clone()));
@@ -348,7 +389,7 @@ impl Decoder {
             self.draft.add_text(&refusal, deltas)?;
         }
         for call in message_delta.tool_calls.unwrap_or_default() {
-            self.read_call(call, deltas)?;
+            self.read_call(call, form, deltas)?;
         }
         Ok(())
     }
@@ -368,16 +409,29 @@ impl Decoder {
         Ok(())
     }
 
-    fn read_call(&mut self, call: CallDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_call(&mut self, call: CallDelta, form: Form, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let function = call.function.unwrap_or_default();
         let (id, name) = (call.id.unwrap_or_default(), function.name.unwrap_or_default());
-        // Find the call by its index. Some servers give every call the index 0, or no index: with these, a new id
-        // means a new call.
-        let known = self.calls.iter().rev().find(|known| match call.index {
-            Some(_) => known.index == call.index,
-            None => id.is_empty() || known.id == id,
+        let arguments = match function.arguments {
+            Some(Value::String(text)) => text,
+            Some(Value::Null) | None => String::new(),
+            Some(whole) => whole.to_string(),
+        };
+        // Find the call that this piece continues by its index; servers that send no index may send the id again.
+        let known = match form {
+            Form::Whole => None,
+            Form::Streamed => self.calls.iter().rev().find(|known| match call.index {
+                Some(_) => known.index == call.index,
+                None => id.is_empty() || known.id == id,
+            }),
+        };
+        // Some servers give every call the index 0, or no index. With these, a new id means a new call, and so does an
+        // object of arguments after the end of another one.
+        let is_new = known.is_none_or(|known| {
+            let follows_whole_call = arguments.trim_start().starts_with('{')
+                && self.draft.arguments(known.piece).is_some_and(|earlier| earlier.trim_end().ends_with('}'));
+            !name.is_empty() && if id.is_empty() { follows_whole_call } else { known.id != id }
         });
-        let is_new = known.is_none_or(|known| !id.is_empty() && !name.is_empty() && known.id != id);
         let piece = match known {
             Some(known) if !is_new => known.piece,
             _ => {
@@ -387,11 +441,7 @@ impl Decoder {
             }
         };
         self.draft.set_name(piece, &name, deltas);
-        match function.arguments {
-            Some(Value::String(more)) => self.draft.append_arguments(piece, &more, deltas),
-            Some(Value::Null) | None => {}
-            Some(whole) => self.draft.append_arguments(piece, &whole.to_string(), deltas),
-        }
+        self.draft.append_arguments(piece, &arguments, deltas);
         Ok(())
     }
 
@@ -399,8 +449,12 @@ impl Decoder {
         let details = usage.prompt_tokens_details.as_ref();
         let cached = details.and_then(|details| details.cached_tokens).or(usage.prompt_cache_hit_tokens);
         let reasoning = usage.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
-        self.draft.usage.input = usage.prompt_tokens.unwrap_or_default();
-        self.draft.usage.output = usage.completion_tokens.unwrap_or_default();
+        let (input, output) = (usage.prompt_tokens.unwrap_or_default(), usage.completion_tokens.unwrap_or_default());
+        // xAI counts thinking apart from `completion_tokens`, which only the total shows.
+        let output_with_reasoning = output.saturating_add(reasoning.unwrap_or_default());
+        let counts_reasoning_apart = usage.total_tokens == Some(input.saturating_add(output_with_reasoning));
+        self.draft.usage.input = input;
+        self.draft.usage.output = if counts_reasoning_apart { output_with_reasoning } else { output };
         self.draft.usage.cached_read = cached.unwrap_or_default();
         self.draft.usage.cache_write = details.and_then(|details| details.cache_write_tokens).unwrap_or_default();
         self.draft.usage.reasoning = reasoning.unwrap_or_default();

@@ -97,7 +97,8 @@ impl OpenAiResponses {
     }
 
     /// Appends the items of a model's message: its reasoning, texts and calls, in the order in which the model sent
-    /// them.
+    /// them. Leaves out reasoning at the end: the API refuses it without the text or the call to which it belongs, and
+    /// the answer was cut before that.
     fn assistant_items(&self, message: &Message, items: &mut Vec<Value>) {
         for piece in pieces(message, Wire::OpenAiResponses, &self.settings.model) {
             match piece {
@@ -114,10 +115,13 @@ impl OpenAiResponses {
                 SentPiece::Call(call, _) => items.push(json!({
                     "type": "function_call",
                     "call_id": call_id(&call.id),
-                    "name": call.name,
+                    "name": body::call_name(&call.name, &[]),
                     "arguments": body::arguments_text(call),
                 })),
             }
+        }
+        while items.last().is_some_and(|item| item["type"] == "reasoning") {
+            items.pop();
         }
     }
 }
@@ -152,12 +156,17 @@ fn media_part(media: &Media<'_>) -> Value {
         Media::Image(data, kind) => {
             json!({"type": "input_image", "image_url": body::data_url(data, kind), "detail": "auto"})
         }
-        Media::File(data, kind, uri) if *kind == "application/pdf" => {
-            let name = uri.rsplit('/').next().unwrap_or(uri);
-            json!({"type": "input_file", "filename": name, "file_data": body::data_url(data, kind)})
+        Media::Pdf(data, kind, uri) => {
+            json!({"type": "input_file", "filename": pdf_name(uri), "file_data": body::data_url(data, kind)})
         }
         other => text_part(&body::media_as_text(other)),
     }
+}
+
+/// Returns the name of a file for the last part of its URI. The API refuses a PDF without a name that ends in `.pdf`.
+fn pdf_name(uri: &str) -> String {
+    let name = uri.rsplit('/').find(|part| !part.is_empty()).unwrap_or("file");
+    if name.to_ascii_lowercase().ends_with(".pdf") { name.to_owned() } else { format!("{name}.pdf") }
 }
 
 /// An event of a stream. Each kind of event has only some of the fields.
@@ -456,6 +465,24 @@ impl Event {
             arguments: None,
             item: None,
             response: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pdf_has_a_name_that_the_api_accepts() {
+        for (uri, name) in [
+            ("file:///docs/a.pdf", "a.pdf"),
+            ("file:///A.PDF", "A.PDF"),
+            ("docs://manual", "manual.pdf"),
+            ("docs://manual/", "manual.pdf"),
+            ("", "file.pdf"),
+        ] {
+            assert_eq!(pdf_name(uri), name, "{uri}");
         }
     }
 }

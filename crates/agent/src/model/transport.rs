@@ -25,6 +25,8 @@ const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 const BEGINNING: &str = "the beginning of the answer";
 /// The longest wait between two tries, unless the server asks for a longer one.
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
+/// A longer bound counts as this one: the sum of a moment and a very long time would overflow.
+const LONGEST_BOUND: Duration = Duration::from_hours(100 * 365 * 24);
 /// The longest time to read the rest of a body after the answer in it has ended.
 const DRAIN_TIME: Duration = Duration::from_millis(50);
 
@@ -92,6 +94,12 @@ impl From<ModelErrorKind> for FailedAttempt {
 }
 
 impl FailedAttempt {
+    /// Marks the failure as one before the first piece of the answer. If the provider reports in a stream that it is
+    /// overloaded, as it otherwise does with a status, the same request may then succeed later.
+    pub(super) fn before_the_answer(self) -> Self {
+        Self { may_retry: self.may_retry || failure::is_overload(&self.kind), ..self }
+    }
+
     /// Returns the error, with the name of the model.
     pub(super) fn into_error(self, transport: &Transport, attempts: u32) -> ModelError {
         ModelError { model: transport.model.clone(), attempts, kind: self.kind }
@@ -117,7 +125,7 @@ pub(super) struct Attempts {
 
 impl Attempts {
     pub(super) fn new(transport: Arc<Transport>, url: Url, body: Bytes, classify: ClassifyResponse) -> Self {
-        let deadline = Instant::now() + transport.bounds.total;
+        let deadline = deadline_after(transport.bounds.total);
         let first_token = transport.bounds.first_token;
         Self { transport, url, body, classify, deadline, first_token, count: 0, pause_before_next: None }
     }
@@ -143,7 +151,7 @@ impl Attempts {
             .body(self.body.clone());
         // Limits the wait for the head of the response. [`Body::chunk`] then waits as long again for the first piece.
         let first_token = self.first_token;
-        let first_token_deadline = self.deadline.min(Instant::now() + first_token);
+        let first_token_deadline = self.deadline.min(deadline_after(first_token));
         match timeout_at(first_token_deadline, request.send()).await {
             Err(_) if first_token_deadline == self.deadline => Err(self.total_timeout_error().into()),
             Err(_) => Err(timeout_error(BEGINNING, first_token, "first_token_timeout").into()),
@@ -171,7 +179,7 @@ impl Attempts {
             // Jitter, so that many clients do not return at the same moment.
             backoff.mul_f64(rand::rng().random_range(0.75..=1.0))
         });
-        (pause <= bounds.longest_pause && Instant::now() + pause < self.deadline).then_some(pause)
+        (pause <= bounds.longest_pause && deadline_after(pause) < self.deadline).then_some(pause)
     }
 
     /// Sends the request until there is a response, or until no further try is allowed.
@@ -190,15 +198,15 @@ impl Attempts {
     /// Converts an error of the HTTP client. The URL is left out, because it may hold a secret.
     fn unreachable_error(&self, error: reqwest::Error) -> FailedAttempt {
         let error = error.without_url();
-        let why = match error.is_timeout() {
+        // Without `is_connect`, this would also be a time-out that the system reports for a connection that was open.
+        let why = match error.is_connect() && error.is_timeout() {
             true => format!("no connection within {} s (connect_timeout)", self.transport.bounds.connect.as_secs_f64()),
             false => failure::innermost_cause(&error),
         };
         let origin = failure::safe_line(&self.url.origin().ascii_serialization());
-        // No byte of an answer has arrived. Unlike a call of a tool, a request to a model may be repeated. The only
-        // time-out of the client is that of the connection: a server that has not accepted the connection by then is
-        // not tried again.
-        let may_retry = !error.is_builder() && !error.is_timeout();
+        // No byte of an answer has arrived, and after a time-out of the connection none of the request was sent either.
+        // Unlike a call of a tool, a request to a model may be repeated.
+        let may_retry = !error.is_builder();
         let kind = ModelErrorKind::Unreachable { origin, why };
         FailedAttempt { kind, may_retry }
     }
@@ -233,6 +241,11 @@ impl Attempts {
     fn total_timeout_error(&self) -> ModelErrorKind {
         timeout_error("the answer", self.transport.bounds.total, "total_timeout")
     }
+}
+
+/// Returns the moment at which `bound`, of any length, is over.
+fn deadline_after(bound: Duration) -> Instant {
+    Instant::now() + bound.min(LONGEST_BOUND)
 }
 
 fn timeout_error(what: &'static str, after: Duration, setting: &'static str) -> ModelErrorKind {
@@ -284,7 +297,7 @@ impl Body {
             true => ("the next piece of the answer", self.silence, "silence_timeout"),
             false => (BEGINNING, self.first_token, "first_token_timeout"),
         };
-        let silence_deadline = Instant::now() + silence;
+        let silence_deadline = deadline_after(silence);
         let chunk = match timeout_at(silence_deadline.min(self.deadline), self.response.chunk()).await {
             Err(_) if silence_deadline < self.deadline => return Err(timeout_error(what, silence, setting)),
             Err(_) => return Err(timeout_error("the answer", self.total, "total_timeout")),

@@ -5,7 +5,7 @@ use toolrack_agent::{
 };
 use toolrack_testkit::model::Answer;
 
-use crate::talk::{PICTURE, conversation, full_request, lines, pretty, scripted, sent, streamed, tools, transcript};
+use crate::talk::{conversation, full_request, lines, pretty, scripted, sent, streamed, tools, transcript};
 
 const WIRE: Wire = Wire::Anthropic;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
@@ -68,7 +68,7 @@ async fn ids_and_parts_that_it_would_refuse_are_sent_otherwise() {
     };
     let messages = [
         Message::new(Role::User, "").with_parts([
-            toolrack_host::Content::Image { data: PICTURE.into(), mime_type: "image/bmp".into() },
+            toolrack_host::Content::Image { data: "Qk02AAAAAAAA".into(), mime_type: "image/bmp".into() },
             toolrack_host::Content::Audio { data: "AAAA".into(), mime_type: "audio/wav".into() },
             toolrack_host::Content::Resource { resource: pdf },
         ]),
@@ -282,6 +282,36 @@ async fn thinking_is_sent_back_unchanged_before_the_calls_to_the_same_model_only
     let body = sent(|settings| settings.model = "other".into(), WIRE, Request::new(&messages)).await;
     let kinds: Vec<_> = body["messages"][1]["content"].as_array().unwrap().iter().map(|b| b["type"].clone()).collect();
     assert_eq!(kinds, ["text", "tool_use", "tool_use"]);
+}
+
+#[tokio::test]
+async fn thinking_that_the_limit_cut_is_not_sent_back() {
+    let events = [
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Two ci"}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let complete_answer = json!({"type": "message", "role": "assistant", "content": [
+        {"type": "thinking", "thinking": "Two ci", "signature": ""},
+    ], "stop_reason": "max_tokens"});
+    insta::assert_snapshot!(transcript("custom", WIRE, &events, Some(complete_answer)).await, @r#"
+    thinking "Two ci"
+    Length {
+      "role": "assistant",
+      "content": ""
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_usage_that_cannot_be_read_costs_no_answer() {
+    let mut events = THINKING;
+    events[14] = r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":"50"}}"#;
+    let (_server, model) = scripted("custom", WIRE, [Answer::events(events)]).await;
+    let messages = [Message::new(Role::User, "hello")];
+    let reply = streamed(&*model, Request::new(&messages)).await.1.unwrap();
+    assert_eq!((&*reply.message.content, reply.usage.output), ("Let me see.", 1));
 }
 
 #[tokio::test]

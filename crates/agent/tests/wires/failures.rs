@@ -146,6 +146,21 @@ async fn transient_failures_are_retried_and_reported() {
 }
 
 #[tokio::test]
+async fn an_overload_that_a_stream_reports_before_the_first_word_is_retried() {
+    let usage = r#"{"type":"message_start","message":{"usage":{"input_tokens":7,"output_tokens":1}}}"#;
+    let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let unavailable = r#"{"error":{"code":503,"message":"Overloaded","status":"UNAVAILABLE"}}"#;
+    for (wire, events) in [(Wire::Anthropic, vec![usage, overloaded]), (Wire::Gemini, vec![unavailable])] {
+        let (server, model) = scripted("custom", wire, [Answer::events(events), complete_answer(wire)]).await;
+        let (deltas, reply) = streamed(&*model, Request::new(&hello())).await;
+        let reply = reply.unwrap();
+        assert_eq!((&*reply.message.content, reply.usage.input, server.requests().len()), ("Hel", 0, 2), "{wire}");
+        let is_retry = |delta: &Delta| matches!(delta, Delta::Retry { why, .. } if why.contains("Overloaded"));
+        assert_eq!(deltas.iter().filter(|delta| is_retry(delta)).count(), 1, "{deltas:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_request_is_tried_five_times_at_most() {
     let busy =
         Answer::json(529, &json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}));

@@ -34,6 +34,26 @@ async fn a_conversation_is_sent_in_the_format_of_generate_content() {
 }
 
 #[tokio::test]
+async fn media_that_it_would_refuse_are_described() {
+    let content = |kind: &str, data: &str, mime_type: &str| -> toolrack_host::Content {
+        serde_json::from_value(json!({"type": kind, "data": data, "mimeType": mime_type})).unwrap()
+    };
+    let parts = [
+        content("image", "R0lGODlh", "image/gif"),
+        content("audio", "TVRoZAAA", "audio/midi"),
+        content("audio", "AAAA", "audio/wav"),
+    ];
+    let messages = [Message::new(Role::User, "").with_parts(parts)];
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    insta::assert_snapshot!(lines(&json!({"parts": body["contents"][0]["parts"]})), @r#"
+    parts:
+    - {"text":"[a picture, image/gif, 6 bytes: it cannot be shown to this model]"}
+    - {"text":"[a sound, audio/midi, 6 bytes: it cannot be shown to this model]"}
+    - {"inlineData":{"mimeType":"audio/wav","data":"AAAA"}}
+    "#);
+}
+
+#[tokio::test]
 async fn the_model_is_in_the_url_and_a_request_without_tools_mentions_none() {
     let (server, _) = scripted("custom", WIRE, []).await;
     let mut settings = crate::talk::settings(&server, "gemini", WIRE);
@@ -205,15 +225,25 @@ async fn signatures_are_sent_back_in_place_to_the_same_model_only() {
       }
     ]
     "#);
-    for (other, signature) in
-        [("gemini-3-other", json!("skip_thought_signature_validator")), ("gemini-2.5-pro", json!(null))]
-    {
+    for (other, signature) in [
+        ("gemini-3-other", json!("skip_thought_signature_validator")),
+        ("gemini-2.5-pro", json!(null)),
+        ("models/gemini-2.5-pro", json!(null)),
+    ] {
         let body = sent(|settings| settings.model = other.into(), WIRE, Request::new(&messages)).await;
         let parts = &body["contents"][1]["parts"];
         assert_eq!(parts[1]["thoughtSignature"], signature, "{other}");
         assert_eq!(parts[2]["thoughtSignature"], json!(null), "{other}");
         assert_eq!(parts[2]["functionCall"].get("id"), None, "{other}");
     }
+}
+
+#[tokio::test]
+async fn a_usage_that_cannot_be_read_costs_no_answer() {
+    let event = r#"{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3,"cachedContentTokenCount":null}}"#;
+    let (_server, model) = scripted("custom", WIRE, [Answer::events([event])]).await;
+    let messages = [Message::new(Role::User, "hello")];
+    assert_eq!(streamed(&*model, Request::new(&messages)).await.1.unwrap().message.content, "Hi");
 }
 
 #[tokio::test]

@@ -258,6 +258,58 @@ async fn calls_without_ids_indices_or_an_honest_reason_are_understood() {
 }
 
 #[tokio::test]
+async fn whole_calls_with_neither_ids_nor_indices_stay_apart() {
+    let calls = json!([
+        {"function": {"name": "a", "arguments": "{\"x\":1}"}},
+        {"function": {"name": "a", "arguments": "{\"x\":2}"}},
+        {"id": "", "function": {"name": "b", "arguments": "{\"x\":3}"}},
+    ]);
+    let piece = |call: &Value| json!({"choices": [{"delta": {"tool_calls": [call]}}]}).to_string();
+    let mut events: Vec<String> = calls.as_array().unwrap().iter().map(piece).collect();
+    events.push("[DONE]".into());
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    let complete_answer = json!({"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]});
+    let deltas_text = transcript("custom", WIRE, &events, Some(complete_answer)).await;
+    let deltas_text: Vec<_> = deltas_text.lines().take_while(|line| !line.starts_with("ToolCalls")).collect();
+    let expected = [
+        "call 0 call_1_0 a",
+        r#"arguments 0 {"x":1}"#,
+        "call 1 call_1_1 a",
+        r#"arguments 1 {"x":2}"#,
+        "call 2 call_1_2 b",
+        r#"arguments 2 {"x":3}"#,
+    ];
+    assert_eq!(deltas_text, expected);
+}
+
+#[tokio::test]
+async fn a_message_with_nothing_but_thinking_is_not_sent_back() {
+    let events = [r#"{"choices":[{"delta":{"reasoning_content":"Hm"},"finish_reason":"length"}]}"#];
+    let (_server, model) = scripted("custom", WIRE, [Answer::events(events)]).await;
+    let mut messages = vec![Message::new(Role::User, "hello")];
+    messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);
+    messages.push(Message::new(Role::User, "go on"));
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    let roles: Vec<_> = body["messages"].as_array().unwrap().iter().map(|message| message["role"].clone()).collect();
+    assert_eq!(roles, ["user"]);
+}
+
+#[tokio::test]
+async fn messages_of_a_user_in_a_row_are_sent_as_one() {
+    let picture = toolrack_host::Content::Image { data: "iVBORw0KGgo=".into(), mime_type: "image/png".into() };
+    let mut messages = vec![Message::new(Role::User, "cancelled"), Message::new(Role::User, "again")];
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    assert_eq!(body["messages"], json!([{"role": "user", "content": "cancelled\n\nagain"}]));
+    messages.push(Message::new(Role::User, "").with_parts([picture]));
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    let parts = json!([
+        {"type": "text", "text": "cancelled\n\nagain"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+    ]);
+    assert_eq!(body["messages"], json!([{"role": "user", "content": parts}]));
+}
+
+#[tokio::test]
 async fn without_an_index_the_id_decides_which_call_continues() {
     let events = [
         r#"{"choices":[{"delta":{"tool_calls":[{"id":"x","function":{"name":"a","arguments":"{\"n\":"}}]}}]}"#,
@@ -287,7 +339,8 @@ async fn arguments_that_are_not_an_object_are_stored_as_text() {
         (r#"{\"city\": \"Be"#, Some(r#"{"city": "Be"#)),
         ("[1]", Some("[1]")),
         ("not json", Some("not json")),
-        ("", None),
+        // Cut before the first letter.
+        ("", Some("")),
         ("null", None),
         (" {} ", None),
     ] {
@@ -395,6 +448,23 @@ async fn a_cost_or_a_usage_that_cannot_be_read_costs_no_answer() {
         let messages = [Message::new(Role::User, "hello")];
         let reply = model.complete(Request::new(&messages)).await.unwrap();
         assert_eq!((&*reply.message.content, reply.usage.input, reply.cost), ("Hi", input, cost), "{usage}");
+    }
+}
+
+#[tokio::test]
+async fn thinking_is_a_part_of_the_output_however_the_provider_counts() {
+    // OpenAI counts it in `completion_tokens`, xAI does not, and some servers send no total.
+    for (total, output) in [(json!(41), 9), (json!(135), 103), (Value::Null, 9)] {
+        let usage = json!({
+            "prompt_tokens": 32, "completion_tokens": 9, "total_tokens": total,
+            "completion_tokens_details": {"reasoning_tokens": 94},
+        });
+        let answer =
+            json!({ "choices": [{ "message": { "content": "Hi" }, "finish_reason": "stop" }], "usage": usage });
+        let (_server, model) = scripted("custom", WIRE, [Answer::json(200, &answer)]).await;
+        let messages = [Message::new(Role::User, "hello")];
+        let counted = model.complete(Request::new(&messages)).await.unwrap().usage;
+        assert_eq!((counted.input, counted.output, counted.reasoning), (32, output, 94), "{total}");
     }
 }
 

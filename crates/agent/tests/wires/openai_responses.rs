@@ -227,6 +227,21 @@ async fn reasoning_that_was_stored_nowhere_is_not_referred_to() {
 }
 
 #[tokio::test]
+async fn reasoning_before_the_place_where_the_answer_was_cut_is_not_sent_back() {
+    let events = [
+        THINKING[4],
+        r#"{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}"#,
+    ];
+    let (_server, model) = scripted("custom", WIRE, [Answer::events(events)]).await;
+    let mut messages = vec![Message::new(Role::User, "hello")];
+    messages.push(streamed(&*model, Request::new(&messages)).await.1.unwrap().message);
+    messages.push(Message::new(Role::User, "go on"));
+    let body = sent(NO_CHANGE, WIRE, Request::new(&messages)).await;
+    let roles: Vec<_> = body["input"].as_array().unwrap().iter().map(|item| item["role"].clone()).collect();
+    assert_eq!(roles, ["user", "user"]);
+}
+
+#[tokio::test]
 async fn a_server_that_says_ids_instead_of_places_is_understood() {
     // As llama.cpp streams.
     let events = [

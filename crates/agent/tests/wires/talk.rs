@@ -12,7 +12,7 @@ use toolrack_host::{ToolBlock, ToolDefinition};
 use toolrack_testkit::{FakeModel, model::Answer};
 
 /// The beginning of a picture, in Base64.
-pub(crate) const PICTURE: &str = "iVBORw0KGgo=";
+const PICTURE: &str = "iVBORw0KGgo=";
 
 /// Settings for a scripted model, with a short pause before a retry.
 pub(crate) fn settings(server: &FakeModel, provider: &str, wire: Wire) -> ModelSettings {

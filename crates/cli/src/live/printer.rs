@@ -62,7 +62,12 @@ impl TurnPrinter {
                     self.queue_news(line);
                 }
                 Output::News(line) => self.queue_news(line),
-                Output::Status(line) => self.set_status(line).await?,
+                Output::Status(line) => {
+                    let line = line.lock().take();
+                    if let Some(line) = line {
+                        self.set_status(line).await?;
+                    }
+                }
                 Output::Record(record) => self.screen.record(&record).await?,
                 Output::Flush(printed) => {
                     self.show_news();

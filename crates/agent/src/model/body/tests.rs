@@ -198,6 +198,57 @@ fn a_part_that_a_model_cannot_see_is_described() {
 }
 
 #[test]
+fn a_name_that_a_model_invented_goes_back_as_one_that_providers_accept() {
+    let long = "x".repeat(200);
+    for (name, sent) in [
+        ("mcp__fs__read-file_2", "mcp__fs__read-file_2"),
+        ("multi_tool_use.parallel", "multi_tool_use_parallel"),
+        ("get weather!\n", "get_weather__"),
+        ("wetter_fürs_dorf", "wetter_f_rs_dorf"),
+        ("", "_"),
+        (long.as_str(), &long[..128]),
+    ] {
+        assert_eq!(call_name(name, &[]), sent);
+    }
+    assert_eq!(call_name("default_api.read", &['.', ':']), "default_api.read");
+}
+
+#[test]
+fn a_picture_has_the_type_of_its_bytes_and_is_text_if_a_provider_could_not_read_them() {
+    let (png, jpeg, gif, webp) = ("iVBORw0KGgo=", "/9j/4AAQ", "R0lGODlh", "UklGRiQAAABXRUJQ");
+    for (claimed, data, sent) in [
+        ("image/png", png, Some("image/png")),
+        ("image/png", jpeg, Some("image/jpeg")),
+        ("image/jpg", jpeg, Some("image/jpeg")),
+        ("image/gif", gif, Some("image/gif")),
+        ("image/webp", webp, Some("image/webp")),
+        ("image/svg+xml", "PHN2Zz48L3N2Zz4=", None),
+        ("image/png", "data:image/png;base64,iVBORw0KGgo=", None),
+        ("image/png", "iVBORw0KGgoAAAAN\nSUhEUgAAAAE", None),
+        ("image/png", "iVBORw0KGgoAAAANSUhEUgA", None),
+        ("image/png", "\u{20ac}\u{20ac}\u{20ac}\u{20ac}\u{20ac}\u{20ac}", None),
+    ] {
+        let part = content(json!({"type": "image", "data": data, "mimeType": claimed}));
+        let found = match media(&part) {
+            Media::Image(bytes, kind) => (bytes == data).then_some(kind),
+            Media::Text(words) => {
+                assert!(words.starts_with(&format!("[a picture, {claimed}, ")), "{words}");
+                None
+            }
+            _ => panic!("{claimed}"),
+        };
+        assert_eq!(found, sent, "{claimed} {data}");
+    }
+    let pdf = |blob: &str| {
+        content(json!({"type": "resource", "resource": {"uri": "x:y", "blob": blob, "mimeType": "application/pdf"}}))
+    };
+    assert!(matches!(media(&pdf("JVBERi0=")), Media::Pdf("JVBERi0=", "application/pdf", "x:y")));
+    assert!(matches!(media(&pdf("PGh0bWw+")), Media::Text(_)), "a page of HTML");
+    let sound = content(json!({"type": "audio", "data": "not Base64", "mimeType": "audio/wav"}));
+    assert!(matches!(media(&sound), Media::Text(_)));
+}
+
+#[test]
 fn a_failed_result_says_so_once() {
     let failed = |text: &str| result_text(&Message::tool_error("a", text)).into_owned();
     for (text, sent) in [

@@ -183,6 +183,27 @@ fn complete_arguments_are_used_if_no_piece_was_streamed() {
 }
 
 #[test]
+fn a_call_that_was_cut_before_its_arguments_is_not_one_without_arguments() {
+    for (stop, last_has_arguments) in [
+        (None, true),
+        (Some(Stop::ToolCalls), true),
+        (Some(Stop::Length), false),
+        (Some(Stop::Refusal), false),
+        (Some(Stop::Other("error".into())), false),
+    ] {
+        let (mut draft, mut deltas) = (Draft { stop: stop.clone(), ..Draft::new(1) }, Deltas::new());
+        for id in ["complete", "last"] {
+            draft.begin_call(id, "delete_files", &mut deltas).unwrap();
+        }
+        // The wire of Chat Completions adds its reasoning at the end.
+        draft.add_raw(json!({"reasoning_content": "Hm."})).unwrap();
+        let message = draft.finish(Wire::OpenAiChat, MODEL).message;
+        let has_arguments: Vec<bool> = message.calls().iter().map(|call| call.arguments().is_some()).collect();
+        assert_eq!(has_arguments, [true, last_has_arguments], "{stop:?}");
+    }
+}
+
+#[test]
 fn a_stop_reason_that_contradicts_the_calls_is_corrected() {
     for (stop, with_call, without) in [
         (None, Stop::ToolCalls, Stop::End),

@@ -57,6 +57,38 @@ async fn the_wait_that_a_provider_asks_for_is_waited_for_within_both_bounds() {
     assert!(short.pause_after(&busy(Some(1))).is_some());
 }
 
+#[tokio::test]
+async fn a_bound_of_any_length_is_a_bound() {
+    let endless = attempts(1, |bounds| {
+        (bounds.total, bounds.first_token, bounds.longest_pause) = (Duration::MAX, Duration::MAX, Duration::MAX);
+    });
+    assert!(endless.pause_after(&busy(Some(60))).is_some());
+    assert_eq!(endless.pause_after(&busy(Some(u64::MAX))), None, "longer than anything may take");
+}
+
+/// Finds the address of no host, so that no connection is ever made.
+struct NeverResolves;
+
+impl reqwest::dns::Resolve for NeverResolves {
+    fn resolve(&self, _: reqwest::dns::Name) -> reqwest::dns::Resolving {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_not_there_in_time_is_tried_again_as_often_as_the_settings_say() {
+    let connect = Duration::from_millis(1);
+    let mut attempts = attempts(0, |bounds| {
+        (bounds.connect, bounds.first_pause, bounds.retries) = (connect, Duration::ZERO, 2);
+    });
+    attempts.url = "http://nowhere.test/v1".parse().unwrap();
+    let builder = Client::builder().dns_resolver(Arc::new(NeverResolves)).no_proxy();
+    Arc::get_mut(&mut attempts.transport).unwrap().client = builder.connect_timeout(connect).build().unwrap();
+    let failed = attempts.send_with_retries().await.unwrap_err();
+    let ModelErrorKind::Unreachable { why, .. } = &failed.kind else { panic!("{failed:?}") };
+    assert_eq!((why.as_str(), attempts.count), ("no connection within 0.001 s (connect_timeout)", 3));
+}
+
 #[test]
 fn a_header_that_cannot_be_sent_is_named_and_its_value_is_not() {
     for name in ["", "a b", "x\n", "caf\u{e9}"] {

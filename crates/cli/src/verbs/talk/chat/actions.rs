@@ -9,9 +9,7 @@ use super::{
     commands::{COMMANDS, Command, PROMPT_AND_RESOURCE_HELP},
 };
 use crate::{
-    args::ModelArgs,
     error::{Exit, Failure},
-    models::ModelOptions,
     render::{Cell, Tone, columns},
     verbs::{
         look::list,
@@ -141,9 +139,7 @@ impl Chat<'_> {
     }
 
     async fn change_model(&mut self, name: String, conversation: &mut Conversation) -> Result<(), Failure> {
-        let args = ModelArgs { model: Some(name), ..self.model_options.model.clone() };
-        let chosen =
-            ModelOptions { model: args, ..self.model_options.clone() }.choose(&self.context.model_context()).await?;
+        let chosen = self.model_options.with_model(name).choose(&self.context.model_context()).await?;
         conversation.journal.set_model(chosen.model.name());
         self.context.sample_with(&chosen);
         let (agent, description) = self.tools.clone().agent(&chosen, self.agent.system.take());
