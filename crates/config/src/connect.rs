@@ -250,7 +250,7 @@ pub fn connect(
     } else {
         other_programs::plan(&client_file.path, &client_file.servers_location, name, EntryChange::Put(&new_entry))?
     };
-    let undo_file = undo_data::file_for(undo_folder, client_file.client, &plan.path, name);
+    let undo_file = undo_data::file_for(undo_folder, client_file, &plan.path, name);
     // If Toolrack was connected before, an undo must restore the state before the first connection.
     let earlier_undo_data = UndoData::read(&undo_file)
         .filter(|undo_data| plan.before.as_deref().is_some_and(|current_text| undo_data.matches(current_text)));
@@ -269,7 +269,7 @@ pub fn connect(
 /// [`ConnectError`]
 pub fn undo(client_file: &ClientFile, name: &str, undo_folder: &Path) -> Result<Change, ConnectError> {
     let (path, current_text) = other_programs::read_text(&client_file.path)?;
-    let undo_file = undo_data::file_for(undo_folder, client_file.client, &path, name);
+    let undo_file = undo_data::file_for(undo_folder, client_file, &path, name);
     if let (Some(undo_data), Some(current_text)) = (UndoData::read(&undo_file), &current_text)
         && let Some(original) = undo_data.original_content(current_text)
     {

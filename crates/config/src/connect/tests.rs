@@ -293,6 +293,24 @@ fn claude_code_has_a_project_s_servers_in_the_user_s_file() {
 }
 
 #[test]
+fn an_undo_in_one_list_of_a_file_leaves_the_entry_of_the_same_name_in_another() {
+    let disk = Disk::new();
+    let of_user = disk.of_user(Client::ClaudeCode);
+    let of_project = ClientFile::of_project(Client::ClaudeCode, &disk.environment(), &disk.project()).unwrap();
+    let before = "{\n  \"numStartups\": 1\n}\n";
+    disk.write(&of_user, before);
+    disk.connect(&of_user).unwrap();
+    let with_first = read(&of_user);
+    disk.connect(&of_project).unwrap();
+    assert!(disk.undo(&of_project).unwrap().is_exact());
+    assert_eq!(read(&of_user), with_first);
+    assert_eq!(name_state(&of_user, "toolrack").unwrap(), NameState::Gateway);
+    assert!(disk.undo(&of_user).unwrap().is_exact());
+    assert_eq!(read(&of_user), before);
+    assert_eq!(fs::read_dir(disk.memories()).unwrap().count(), 0, "nothing is left to remember");
+}
+
+#[test]
 fn the_second_version_of_opencode_has_its_servers_a_level_deeper() {
     let disk = Disk::new();
     let place = disk.of_user(Client::OpenCode);
