@@ -159,6 +159,13 @@ fn a_file_that_cannot_be_edited_stays_unchanged_with_a_hint() {
         hint: give Toolrack another name there: toolrack connect cursor --name rack
         [2]
     ");
+    assert_snapshot!(rack.run(&["connect", "cursor", "--undo", "--yes"]), @"
+        $ toolrack connect cursor --undo --yes
+        --- stderr ---
+        error: [HOME]/home/.cursor/mcp.json has another server called `toolrack`
+        hint: `toolrack connect` shows which programs are connected, and by which name
+        [2]
+    ");
     assert_snapshot!(rack.run(&["connect", "cursor", "--yes", "--name", "rack"]), @"
         $ toolrack connect cursor --yes --name rack
         connected Cursor: rack is in [HOME]/home/.cursor/mcp.json

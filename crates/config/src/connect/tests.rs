@@ -330,12 +330,33 @@ fn our_entry_is_updated_and_keeps_fields_that_the_user_added() {
     disk.connect(&place).unwrap();
     let file: Json = serde_json::from_str(&read(&place)).unwrap();
     assert_eq!(file["mcpServers"]["toolrack"], json!({ "command": "toolrack", "args": ["gateway"], "disabled": true }));
-    // Connects again, over HTTP: an undo still restores the file before the first connection.
+    // Connects again, over HTTP: the fields of the other transport are gone.
     connect(&place, "toolrack", &endpoint(), &disk.memories()).unwrap().write().unwrap();
     let file: Json = serde_json::from_str(&read(&place)).unwrap();
     assert!(file["mcpServers"]["toolrack"].get("command").is_none(), "{file}");
-    disk.undo(&place).unwrap();
-    assert_eq!(read(&place), before);
+    assert!(!disk.undo(&place).unwrap().is_exact());
+    assert_eq!(name_state(&place, "toolrack").unwrap(), NameState::Free, "no older entry of ours comes back");
+}
+
+#[test]
+fn an_undo_never_brings_an_older_entry_of_toolrack_back() {
+    let connect_by_http =
+        |disk: &Disk, place: &ClientFile| connect(place, "toolrack", &endpoint(), &disk.memories()).unwrap().write();
+    let disk = Disk::new();
+    let place = disk.of_user(Client::Cursor);
+    disk.write(&place, "{}\n");
+    disk.connect(&place).unwrap();
+    connect_by_http(&disk, &place).unwrap();
+    assert!(disk.undo(&place).unwrap().is_exact());
+    assert_eq!(read(&place), "{}\n", "the text before the first of two connections");
+
+    disk.connect(&place).unwrap();
+    // Another program changes the file between two connections.
+    fs::write(&place.path, read(&place) + "// later\n").unwrap();
+    connect_by_http(&disk, &place).unwrap();
+    assert!(!disk.undo(&place).unwrap().is_exact());
+    assert_eq!(name_state(&place, "toolrack").unwrap(), NameState::Free, "{}", read(&place));
+    assert!(read(&place).ends_with("// later\n"), "{}", read(&place));
 }
 
 #[test]

@@ -50,10 +50,7 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
         })
     };
     let compute = || async {
-        spawn_computation()
-            .await
-            .map_err(|_| task_failed())?
-            .map_err(|error| connect_failure(error, client, &args.name))
+        spawn_computation().await.map_err(|_| task_failed())?.map_err(|error| connect_failure(error, client, &args))
     };
     let mut change = compute().await?;
     if !args.dry_run && !change.is_nothing() {
@@ -69,7 +66,7 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
                 (_, Err(ConnectError::Changed { .. })) if args.yes && attempt < MAX_ATTEMPTS => {
                     change = compute().await?
                 }
-                (_, Err(error)) => return Err(connect_failure(error, client, &args.name)),
+                (_, Err(error)) => return Err(connect_failure(error, client, &args)),
             }
         }
     }
@@ -212,7 +209,7 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn connect_failure(error: ConnectError, client: Client, name: &str) -> Failure {
+fn connect_failure(error: ConnectError, client: Client, args: &ConnectArgs) -> Failure {
     let (exit, code) = match &error {
         ConnectError::Taken { .. } => (Exit::Usage, "EXISTS"),
         ConnectError::NotConnected { .. } => (Exit::Usage, "NOT_CONNECTED"),
@@ -226,12 +223,14 @@ fn connect_failure(error: ConnectError, client: Client, name: &str) -> Failure {
         ConnectError::Edit(EditError::Unreadable(_)) => {
             failure.hint("nothing was changed in it: correct it, and try again")
         }
-        ConnectError::Taken { .. } => {
-            failure.hint(format!("give Toolrack another name there: toolrack connect {} --name rack", client.id()))
-        }
-        // A user who gave no `--name` may not know that the entry can have another name.
-        ConnectError::NotConnected { .. } if name == PROGRAM => {
+        // An undo found no entry of Toolrack under the name that the user gave, or left out.
+        ConnectError::Taken { .. } | ConnectError::NotConnected { .. } if args.undo => {
             failure.hint("`toolrack connect` shows which programs are connected, and by which name")
+        }
+        ConnectError::Taken { .. } => {
+            let place = if args.project { " --project" } else { "" };
+            failure
+                .hint(format!("give Toolrack another name there: toolrack connect {}{place} --name rack", client.id()))
         }
         _ => failure,
     }
