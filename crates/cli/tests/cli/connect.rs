@@ -206,7 +206,7 @@ fn a_file_that_cannot_be_edited_stays_unchanged_with_a_hint() {
     assert_snapshot!(rack.run(&["connect", "codex", "--yes", "--http=ftp://x"]), @"
         $ toolrack connect codex --yes --http=ftp://x
         --- stderr ---
-        error: `ftp://x` is not an address of a daemon: it must begin with http:// or https://
+        error: `ftp://x` is no endpoint of a daemon: it must begin with http:// or https://, and end with /mcp
         hint: leave it out, or write http://127.0.0.1:7717/mcp
         [2]
     ");
