@@ -6,7 +6,7 @@ use std::{
     io::{self, Read as _, Seek as _, SeekFrom},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -31,7 +31,8 @@ pub(super) fn log_path(data_folder: &Path) -> PathBuf {
     data_folder.join("daemon.log")
 }
 
-/// Starts `toolrack serve` with the words after `daemon VERB`, and waits until other commands can find it.
+/// Starts `toolrack serve` with the words after `daemon VERB`, and waits until other commands can find it. If a daemon
+/// that was started at the same moment was quicker, returns that one.
 ///
 /// # Errors
 /// When the daemon does not start. The failure contains the daemon's last message.
@@ -50,8 +51,11 @@ pub(super) async fn start(verb: &str, words: &[OsString], data_folder: &Path) ->
             return Ok(record);
         }
         if let Ok(Some(status)) = child.try_wait() {
-            let exit = status.code().and_then(|code| u8::try_from(code).ok()).map_or(Exit::Other, Exit::from_code);
-            return Err(start_failure(exit, &read_end(&path, length_before)));
+            // It ends because of another daemon of this user, which was started at the same moment.
+            if let Some(other) = DaemonRecord::read(data_folder).filter(DaemonRecord::is_alive) {
+                return Ok(other);
+            }
+            return Err(start_failure(failed_exit(status), &read_end(&path, length_before)));
         }
         if Instant::now() > deadline {
             // No command would find a daemon that does not listen. Both calls fail only if it has ended meanwhile.
@@ -118,6 +122,12 @@ pub(super) fn serve_words(verb: &str, words: &[OsString]) -> Vec<OsString> {
     serve
 }
 
+/// Returns the exit code for a daemon that did not start, and ended with `status`: never that of success.
+fn failed_exit(status: ExitStatus) -> Exit {
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
+    code.map_or(Exit::Other, Exit::from_code)
+}
+
 /// The failure that a daemon wrote before it ended.
 fn start_failure(exit: Exit, output: &str) -> Failure {
     let last_line_after = |label: &str| output.lines().rev().find_map(|line| line.strip_prefix(label));
@@ -162,6 +172,14 @@ mod tests {
             as_serve_of("restart", "toolrack --agent restart daemon restart --allow start"),
             "--agent restart serve --detached --no-open --allow start"
         );
+    }
+
+    #[test]
+    fn a_daemon_that_did_not_start_never_counts_as_success() {
+        use std::os::unix::process::ExitStatusExt as _;
+        let exit_of = |wait_status| failed_exit(ExitStatus::from_raw(wait_status));
+        // An exit code is in the second byte of the status, and a signal in the first.
+        assert_eq!([0, 2 << 8, 77 << 8, 9].map(exit_of), [Exit::Other, Exit::Usage, Exit::Other, Exit::Other]);
     }
 
     #[test]
