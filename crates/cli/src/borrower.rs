@@ -271,8 +271,8 @@ async fn read_messages(mut reader: BufReader<OwnedReadHalf>, inbox: mpsc::Sender
 /// Returns the next message. After a signal, waits at most [`EXIT_TIMEOUT`] for it; if none comes, that counts as the
 /// end.
 async fn next_message(messages: &mut mpsc::Receiver<Received>, is_stopping: bool) -> Received {
-    let next = messages.recv();
-    let message = if is_stopping { timeout(EXIT_TIMEOUT, next).await.ok().flatten() } else { next.await };
+    let received = messages.recv();
+    let message = if is_stopping { timeout(EXIT_TIMEOUT, received).await.ok().flatten() } else { received.await };
     message.unwrap_or(Ok(None))
 }
 

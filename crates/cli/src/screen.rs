@@ -1,4 +1,7 @@
-//! Prints data on stdout and messages on stderr.
+//! Prints data on stdout and messages on stderr, and hides the secrets of servers in both.
+//!
+//! A daemon can run a command for the process that the user has started (the borrower). The screen of such a command
+//! writes to the terminal of that process.
 
 mod device;
 

@@ -1,4 +1,4 @@
-//! Shows rows of the audit log.
+//! Shows rows of the audit log, each as a line. In a team, a row can be about a member: a person or a service.
 
 use chrono::{DateTime, Local};
 use toolrack_host::text;

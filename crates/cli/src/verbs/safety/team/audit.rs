@@ -1,4 +1,6 @@
-//! Runs `toolrack team audit`, which shows the daemon's own audit log and those of all tenants in one list.
+//! Runs `toolrack team audit`, which shows the daemon's own audit log and those of all tenants in one list. A team has
+//! tenants, each with servers and data of its own, and each tenant has members: people and services. The daemon's own
+//! log has what changes members and tokens; the log of a tenant has the calls of its members.
 
 use serde::Serialize;
 use toolrack_daemon::shown::audit::Row;
