@@ -55,7 +55,7 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
 
 /// Shows what clap reports: help and the version are data for stdout, everything else is a mistake of the user.
 fn show_clap_error(error: &clap::Error, words: &[OsString], environment: &Environment) -> Exit {
-    let words = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
+    let words = words_before_dashes(words);
     let json = words.clone().any(|word| word == "--json");
     let screen = Screen::new(&Global { json, color: color_in(words), ..Global::default() }, environment);
     if !error.use_stderr() {
@@ -68,6 +68,12 @@ fn show_clap_error(error: &clap::Error, words: &[OsString], environment: &Enviro
         screen.usage(error);
     }
     Exit::Usage
+}
+
+/// Returns the words of a command line that clap could not parse, up to a `--`. Leaves out those that are not text: they
+/// are no options.
+fn words_before_dashes(words: &[OsString]) -> impl Iterator<Item = &str> + Clone {
+    words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str())
 }
 
 /// Turns clap's error into a failure with a message of one line, for `--json`.
@@ -217,5 +223,21 @@ async fn wait_for_signal(stop: &mut StopSignals, own_signals: OwnSignals) -> Exi
         OwnSignals::Nothing => stop.requested().await,
         OwnSignals::Interrupts => stop.terminated().await,
         OwnSignals::Everything => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    #[test]
+    fn options_are_found_behind_a_word_that_is_not_text_and_not_behind_dashes() {
+        let mut words: Vec<OsString> =
+            ["toolrack", "call", "x", "--json", "--", "--color=never"].map(OsString::from).into();
+        words[2] = OsString::from_vec(vec![0xff]);
+        assert_eq!(words_before_dashes(&words).collect::<Vec<_>>(), ["toolrack", "call", "--json"]);
+        assert_eq!(color_in(words_before_dashes(&words)), Color::Auto);
     }
 }
