@@ -155,7 +155,12 @@ async fn run_verb(
     let database_choice = cli.verb.team_file().map_or(DatabaseChoice::InDataFolder, DatabaseChoice::OfTeamFile);
     let command_line = CommandLine { global: cli.global, inline_configs, args_text };
     let surroundings = Surroundings { environment, folder: working_folder()?, screen: Arc::clone(screen), tracer };
-    let context = Context::open(command_line, surroundings, database_choice).await?;
+    let context = tokio::select! {
+        biased;
+        // The database may be on a server that does not answer.
+        exit = stop.requested() => return Ok(exit),
+        context = Context::open(command_line, surroundings, database_choice) => context?,
+    };
     let result = tokio::select! {
         biased;
         exit = wait_for_signal(&mut stop, own_signals) => Ok(exit),
