@@ -128,6 +128,22 @@ fn a_database_that_does_not_answer_can_be_interrupted() {
 }
 
 #[test]
+fn a_daemon_that_has_not_started_yet_ends_with_the_command_that_starts_it() {
+    let rack = Rack::new();
+    let pipe = rack.home.work().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let start = ["daemon", "start", "--listen", "127.0.0.1:0", "--tls-cert", "pipe", "--tls-key", "pipe"];
+    let child = rack.command(&start).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The daemon opens the pipe, and waits for its content.
+    let _writer = fs::File::options().write(true).open(&pipe).unwrap();
+    let started = processes::descendants(child.id());
+    assert!(!started.is_empty(), "the daemon runs");
+    send("INT", &child);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert!(processes::wait_all_gone(&started, LIMIT), "the daemon was left running");
+}
+
+#[test]
 fn a_file_that_never_comes_can_be_interrupted() {
     let rack = Rack::new();
     let pipe = rack.home.work().join("pipe");

@@ -39,18 +39,20 @@ pub(super) fn log_path(data_folder: &Path) -> PathBuf {
 pub(super) async fn start(verb: &str, words: &[OsString], data_folder: &Path) -> Result<DaemonRecord, Failure> {
     let path = log_path(data_folder);
     let (file, length_before) = open_log(&path).map_err(|error| log_failure(&path, &error))?;
-    let mut child = spawn(&serve_words(verb, words), file).map_err(|error| {
+    let child = spawn(&serve_words(verb, words), file).map_err(|error| {
         Failure::new(Exit::Other, "NOT_STARTED", format!("the daemon cannot be started: {}", in_words(&error)))
     })?;
+    let mut daemon = StartingDaemon { child, is_started: false };
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
         if let Some(record) =
-            DaemonRecord::read(data_folder).filter(|record| record.pid == child.id() && record.is_alive())
+            DaemonRecord::read(data_folder).filter(|record| record.pid == daemon.child.id() && record.is_alive())
             && lending::daemon_status(data_folder).await.is_some()
         {
+            daemon.is_started = true;
             return Ok(record);
         }
-        if let Ok(Some(status)) = child.try_wait() {
+        if let Ok(Some(status)) = daemon.child.try_wait() {
             // It ends because of another daemon of this user, which was started at the same moment.
             if let Some(other) = DaemonRecord::read(data_folder).filter(DaemonRecord::is_alive) {
                 return Ok(other);
@@ -58,13 +60,27 @@ pub(super) async fn start(verb: &str, words: &[OsString], data_folder: &Path) ->
             return Err(start_failure(failed_exit(status), &read_end(&path, length_before)));
         }
         if Instant::now() > deadline {
-            // No command would find a daemon that does not listen. Both calls fail only if it has ended meanwhile.
-            let _ = child.kill();
-            let _ = child.wait();
             let message = format!("the daemon did not listen within {} s", START_TIMEOUT.as_secs());
             return Err(Failure::new(Exit::Other, "NOT_STARTED", message).hint("`toolrack daemon logs` shows more"));
         }
         sleep(PROCESS_POLL_INTERVAL).await;
+    }
+}
+
+/// A daemon that other commands do not find yet. Ends when this is dropped before it has started: after the time-out,
+/// and when the user interrupts `daemon start`.
+struct StartingDaemon {
+    child: Child,
+    is_started: bool,
+}
+
+impl Drop for StartingDaemon {
+    fn drop(&mut self) {
+        if !self.is_started {
+            // Both calls fail only if it has ended already.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 }
 
