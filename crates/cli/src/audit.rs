@@ -1,4 +1,6 @@
-//! Records calls, connections and decisions in the store, for `toolrack audit`.
+//! Records calls, connections and decisions in the store, for `toolrack audit`. The host reports each of them to a
+//! witness, which this module provides. A team has tenants, each with servers and data of its own, and each tenant has
+//! members: people and services.
 
 use std::{fmt, sync::Arc, time::Duration};
 

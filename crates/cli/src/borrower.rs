@@ -86,7 +86,9 @@ pub(crate) async fn run(
     // The outer result is that of the time-out, the next one that of the connection, the inner one the daemon's answer.
     let why = match timeout(ANSWER_TIMEOUT, request(&data, hello)).await {
         Ok(Ok(Ok((reader, mut writer)))) => {
-            match run_on_daemon(reader, &mut writer, screen, stop, Editor::from_environment(environment)).await? {
+            let follows = matches!(&cli.verb, Verb::Read(args) if args.follow);
+            let editor = Editor::from_environment(environment);
+            match run_on_daemon(reader, &mut writer, screen, stop, editor, follows).await? {
                 DaemonOutcome::Done(exit) => return Ok(BorrowOutcome::Done(exit)),
                 DaemonOutcome::Declined(why) => why,
             }
@@ -175,13 +177,15 @@ enum DaemonOutcome {
     Declined(String),
 }
 
-/// Tells the daemon to begin, and shows its output and its questions until the command has ended.
+/// Tells the daemon to begin, and shows its output and its questions until the command has ended. A command that
+/// `follows` a resource never ends by itself: it also ends when stdout is closed.
 async fn run_on_daemon(
     reader: BufReader<OwnedReadHalf>,
     writer: &mut OwnedWriteHalf,
     screen: &Screen,
     stop: &mut StopSignals,
     editor: Editor,
+    follows: bool,
 ) -> Result<DaemonOutcome, Failure> {
     if send(writer, &ToDaemon::Start).await.is_err() {
         // The daemon did not get the message, so it has not started the command.
@@ -214,9 +218,15 @@ async fn run_on_daemon(
                         // Stdout may be blocked. End anyway: the daemon notices that this process has ended.
                         exit = stop.requested() => return Ok(DaemonOutcome::Done(exit)),
                         exit = give_up_after(stop_exit) => return Ok(DaemonOutcome::Done(exit)),
-                        ended = terminal.handle(message) => if let Some(end) = ended? {
-                            return Ok(end);
-                        },
+                        ended = terminal.handle(message) => {
+                            if let Some(end) = ended? {
+                                return Ok(end);
+                            }
+                            // The daemon notices that this process has ended.
+                            if follows && screen.is_stdout_closed() {
+                                return Ok(DaemonOutcome::Done(Exit::Ok));
+                            }
+                        }
                     },
                     Ok(None) => match stop_exit {
                         Some(exit) => return Ok(DaemonOutcome::Done(exit)),
@@ -261,8 +271,8 @@ async fn read_messages(mut reader: BufReader<OwnedReadHalf>, inbox: mpsc::Sender
 /// Returns the next message. After a signal, waits at most [`EXIT_TIMEOUT`] for it; if none comes, that counts as the
 /// end.
 async fn next_message(messages: &mut mpsc::Receiver<Received>, is_stopping: bool) -> Received {
-    let next = messages.recv();
-    let message = if is_stopping { timeout(EXIT_TIMEOUT, next).await.ok().flatten() } else { next.await };
+    let received = messages.recv();
+    let message = if is_stopping { timeout(EXIT_TIMEOUT, received).await.ok().flatten() } else { received.await };
     message.unwrap_or(Ok(None))
 }
 

@@ -70,10 +70,10 @@ fn answer_to(
 ) -> io::Result<()> {
     let words = words.iter().skip_while(|word| *word != "--").skip(1);
     let mut words: Vec<OsString> = words.map(|word| unquoted(shell, word)).collect();
-    let last = words.len().saturating_sub(1);
+    let last_index = words.len().saturating_sub(1);
     // Bash and fish ask for the last word.
     let index = environment.get(INDEX).filter(|_| !matches!(shell, Shell::Bash | Shell::Fish));
-    let index = index.and_then(|index| index.to_str()?.parse().ok()).unwrap_or(last);
+    let index = index.and_then(|index| index.to_str()?.parse().ok()).unwrap_or(last_index);
     if index > MAX_WORDS {
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! Hides secrets in the output of servers before it is stored: a server that received a secret can repeat it in a
-//! result that is stored as a file, or in the description of a tool.
+//! result that is stored as a file, or in the description of a tool. The pin of a tool, its definition as it was first
+//! seen, is stored as well.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 

@@ -1,5 +1,6 @@
 //! Stores the values that users give to their own servers, and the servers that users add, in the vault (the encrypted
-//! values in the database).
+//! values in the database). A team has tenants, each with servers and data of its own, and each tenant has members:
+//! people and services.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,6 @@
 //! Describes failures, for users and for programs, with their exit codes.
+//!
+//! A failure has a stable code for programs, a message, and a hint that says what to do next.
 
 use std::{error::Error, fmt::Write, io, process::ExitCode};
 

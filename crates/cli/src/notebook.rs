@@ -283,8 +283,9 @@ fn listed_values(schema: &Value) -> Vec<String> {
     if schema.get("type").and_then(Value::as_str) == Some("boolean") {
         return vec!["true".to_owned(), "false".to_owned()];
     }
-    let all = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    all.iter()
+    let values = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    values
+        .iter()
         .filter_map(Value::as_str)
         .filter(|value| is_worth_completing(value))
         .take(MAX_VALUES)

@@ -7,6 +7,7 @@ use std::{
 };
 
 use atomic_write_file::AtomicWriteFile;
+use nix::unistd::{AccessFlags, access};
 
 use crate::error::{Exit, Failure, in_words};
 
@@ -24,19 +25,28 @@ pub(crate) fn is_stdout(file: &Path) -> bool {
 /// a tool is called: the result of the call could not be stored.
 ///
 /// # Errors
-/// When `file` is a folder, or its parent is not a folder.
+/// When `file` is a folder or has an impossible name, or when no file can be made in its folder.
 pub(crate) fn check_writable(file: &Path) -> Result<(), Failure> {
-    let error_kind = if fs::metadata(file).is_ok_and(|metadata| metadata.is_dir()) {
-        Some(io::ErrorKind::IsADirectory)
-    } else {
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        match fs::metadata(folder) {
-            Ok(metadata) if metadata.is_dir() => None,
-            Ok(_) => Some(io::ErrorKind::NotADirectory),
-            Err(error) => Some(error.kind()),
-        }
+    reason_against_writing(file).map_or(Ok(()), |error| Err(not_written(file, &error)))
+}
+
+/// Returns why [`write()`] would certainly fail for `file`.
+fn reason_against_writing(file: &Path) -> Option<io::Error> {
+    let refusal = |path: &Path, flags: AccessFlags| access(path, flags).err().map(io::Error::from);
+    let plain_file = match fs::metadata(file) {
+        Ok(metadata) if metadata.is_dir() => return Some(io::ErrorKind::IsADirectory.into()),
+        Ok(metadata) if !metadata.is_file() => return refusal(file, AccessFlags::W_OK),
+        Ok(_) => fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => file.to_owned(),
+        Err(error) => return Some(error),
     };
-    error_kind.map_or(Ok(()), |error_kind| Err(not_written(file, &error_kind.into())))
+    // A plain file is replaced by a new file, which is made in the same folder.
+    let folder = plain_file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match fs::metadata(folder) {
+        Ok(metadata) if metadata.is_dir() => refusal(folder, AccessFlags::W_OK | AccessFlags::X_OK),
+        Ok(_) => Some(io::ErrorKind::NotADirectory.into()),
+        Err(error) => Some(error),
+    }
 }
 
 /// Replaces the content of `file` with `content`. A plain file is replaced atomically; an existing one keeps its
@@ -154,5 +164,23 @@ mod tests {
         assert!(message("file/file").unwrap_err().ends_with("not a directory"));
         assert!(message("").unwrap_err().ends_with("is a directory"));
         check_writable(Path::new("name")).unwrap();
+        let too_long = "x".repeat(300);
+        assert!(message(&too_long).unwrap_err().ends_with("invalid filename"));
+    }
+
+    #[test]
+    fn a_folder_in_which_no_file_can_be_made_is_reported_before_anything_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+        // The superuser may write everywhere.
+        let is_superuser = nix::unistd::geteuid().is_root();
+        for file in [file, folder.path().join("new")] {
+            assert_eq!(check_writable(&file).is_ok(), is_superuser, "{}", file.display());
+        }
+        // So that the folder can be removed.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(check_writable(Path::new("/dev/null")).is_ok());
     }
 }

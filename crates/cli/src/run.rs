@@ -55,7 +55,7 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
 
 /// Shows what clap reports: help and the version are data for stdout, everything else is a mistake of the user.
 fn show_clap_error(error: &clap::Error, words: &[OsString], environment: &Environment) -> Exit {
-    let words = words.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
+    let words = words_before_dashes(words);
     let json = words.clone().any(|word| word == "--json");
     let screen = Screen::new(&Global { json, color: color_in(words), ..Global::default() }, environment);
     if !error.use_stderr() {
@@ -68,6 +68,12 @@ fn show_clap_error(error: &clap::Error, words: &[OsString], environment: &Enviro
         screen.usage(error);
     }
     Exit::Usage
+}
+
+/// Returns the words of a command line that clap could not parse, up to a `--`. Leaves out those that are not text: they
+/// are no options.
+fn words_before_dashes(words: &[OsString]) -> impl Iterator<Item = &str> + Clone {
+    words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str())
 }
 
 /// Turns clap's error into a failure with a message of one line, for `--json`.
@@ -149,7 +155,12 @@ async fn run_verb(
     let database_choice = cli.verb.team_file().map_or(DatabaseChoice::InDataFolder, DatabaseChoice::OfTeamFile);
     let command_line = CommandLine { global: cli.global, inline_configs, args_text };
     let surroundings = Surroundings { environment, folder: working_folder()?, screen: Arc::clone(screen), tracer };
-    let context = Context::open(command_line, surroundings, database_choice).await?;
+    let context = tokio::select! {
+        biased;
+        // The database may be on a server that does not answer.
+        exit = stop.requested() => return Ok(exit),
+        context = Context::open(command_line, surroundings, database_choice) => context?,
+    };
     let result = tokio::select! {
         biased;
         exit = wait_for_signal(&mut stop, own_signals) => Ok(exit),
@@ -217,5 +228,21 @@ async fn wait_for_signal(stop: &mut StopSignals, own_signals: OwnSignals) -> Exi
         OwnSignals::Nothing => stop.requested().await,
         OwnSignals::Interrupts => stop.terminated().await,
         OwnSignals::Everything => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    #[test]
+    fn options_are_found_behind_a_word_that_is_not_text_and_not_behind_dashes() {
+        let mut words: Vec<OsString> =
+            ["toolrack", "call", "x", "--json", "--", "--color=never"].map(OsString::from).into();
+        words[2] = OsString::from_vec(vec![0xff]);
+        assert_eq!(words_before_dashes(&words).collect::<Vec<_>>(), ["toolrack", "call", "--json"]);
+        assert_eq!(color_in(words_before_dashes(&words)), Color::Auto);
     }
 }

@@ -1,4 +1,7 @@
-//! Prints data on stdout and messages on stderr.
+//! Prints data on stdout and messages on stderr, and hides the secrets of servers in both.
+//!
+//! A daemon can run a command for the process that the user has started (the borrower). The screen of such a command
+//! writes to the terminal of that process.
 
 mod device;
 
@@ -6,7 +9,10 @@ use std::{
     borrow::Cow,
     io::{self, IsTerminal},
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -41,6 +47,8 @@ pub(crate) struct Screen {
     interactive: bool,
     status: Mutex<Status>,
     question_clock: Mutex<QuestionClock>,
+    /// Whether the reader of stdout has closed it.
+    is_stdout_closed: AtomicBool,
     /// Knows the secrets that servers received, and hides them in all output.
     secrets: OnceLock<Arc<Interpolate>>,
 }
@@ -116,6 +124,7 @@ impl Screen {
             interactive,
             status: Mutex::new(if shows_status { Status::Clear } else { Status::Disabled }),
             question_clock: Mutex::default(),
+            is_stdout_closed: AtomicBool::new(false),
             secrets: OnceLock::new(),
         }
     }
@@ -166,6 +175,12 @@ impl Screen {
     /// Whether stdout is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.device.is_terminal(Stream::Out)
+    }
+
+    /// Whether the reader of stdout has closed it, as `head` does when it has enough. A command that would write for
+    /// ever, such as `logs --follow`, then ends. It is known only after something was written.
+    pub(crate) fn is_stdout_closed(&self) -> bool {
+        self.is_stdout_closed.load(Ordering::Relaxed)
     }
 
     /// Whether there is a user to ask.
@@ -223,7 +238,7 @@ impl Screen {
     pub(crate) async fn raw_bytes(&self, bytes: Vec<u8>, file: Option<PathBuf>) -> Result<(), Failure> {
         match (&self.device, file) {
             (Device::Own(_), Some(file)) => output::write(file, bytes, output::DEFAULT_MODE).await,
-            (_, file) => ignore_closed_pipe(self.device.bytes(bytes, file).await),
+            (_, file) => self.check_written(self.device.bytes(bytes, file).await),
         }
     }
 
@@ -419,7 +434,20 @@ impl Screen {
     /// # Errors
     /// As [`Self::verbatim`].
     pub(crate) async fn raw(&self, text: String) -> Result<(), Failure> {
-        ignore_closed_pipe(self.device.write_stdout(text).await)
+        self.check_written(self.device.write_stdout(text).await)
+    }
+
+    /// Returns the failure of writing to stdout. A closed pipe is not a failure: the program that reads may have
+    /// enough.
+    fn check_written(&self, written: io::Result<()>) -> Result<(), Failure> {
+        match written {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.is_stdout_closed.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => Err(Failure::new(Exit::Other, "OUTPUT_FAILED", format!("cannot write to stdout: {error}"))),
+        }
     }
 
     /// Does the same as [`Self::raw`], on stderr.
@@ -438,16 +466,6 @@ impl Screen {
     fn write_stderr(&self, text: &str) {
         self.clear();
         self.device.write_stderr(&self.concealed(text));
-    }
-}
-
-/// Returns the failure of writing to stdout. A closed pipe is not a failure: the program that reads may have enough.
-fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), Failure> {
-    match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Other, "OUTPUT_FAILED", format!("cannot write to stdout: {error}")))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -497,6 +515,16 @@ mod tests {
         assert!(supported(&[("LC_ALL", ""), ("LC_CTYPE", "C.utf8")]));
         assert!(!supported(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]));
         assert!(!supported(&[]));
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_failure_and_is_known_afterwards() {
+        let screen = Screen::new(&Global::default(), &Environment::default());
+        screen.check_written(Ok(())).unwrap();
+        let failure = screen.check_written(Err(io::ErrorKind::StorageFull.into())).unwrap_err();
+        assert_eq!((failure.code, screen.is_stdout_closed()), ("OUTPUT_FAILED", false));
+        screen.check_written(Err(io::ErrorKind::BrokenPipe.into())).unwrap();
+        assert!(screen.is_stdout_closed());
     }
 
     #[test]

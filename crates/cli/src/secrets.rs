@@ -294,11 +294,11 @@ impl SecretStore {
 
     /// As [`Self::set`], in `space`.
     pub(crate) async fn set_in(&self, space: Space, name: &str, value: &str) -> Result<(), SecretsError> {
-        let put = match self.vault().await?.put(space, name, value.as_bytes()).await {
+        let stored = match self.vault().await?.put(space, name, value.as_bytes()).await {
             Err(error) => self.vault_with_new_key(error).await?.put(space, name, value.as_bytes()).await,
             Ok(()) => Ok(()),
         };
-        put.map_err(|error| self.vault_error(error))
+        stored.map_err(|error| self.vault_error(error))
     }
 
     /// Returns a secret; `None` when it is not set.

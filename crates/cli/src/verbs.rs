@@ -18,7 +18,10 @@ mod safety;
 mod serving;
 mod talk;
 
-use std::path::Path;
+use std::{
+    io::{self, IsTerminal as _},
+    path::Path,
+};
 
 use crate::{
     args::{self, Global, OffersArgs},
@@ -28,6 +31,7 @@ use crate::{
 
 pub(crate) use command_line::{Cli, take_inline_configurations};
 pub(crate) use dispatch::RunMode;
+use safety::secret::args::SecretVerb;
 
 // Each line is `Name(arguments) => function, options;`. Verbs with `lent` can run in a daemon, and those with `broken`
 // run even if the configuration is broken. Those with `alone` read no configuration and connect to nothing, so they
@@ -153,6 +157,10 @@ impl Verb {
         let takes_stdin = match self {
             Self::Gateway(_) | Self::Chat(_) => true,
             Self::Call(args) => args.args.as_deref() == Some("-"),
+            Self::AddJson(args) => args.entry == "-",
+            Self::Serve(args) => args.with_parent,
+            // At a terminal, the user types the value.
+            Self::Secret(SecretVerb::Set(_)) => !io::stdin().is_terminal(),
             _ => false,
         };
         if takes_stdin && global.mcp_config.iter().any(|word| args::is_stdin(word)) {

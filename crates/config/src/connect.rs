@@ -250,15 +250,17 @@ pub fn connect(
     } else {
         other_programs::plan(&client_file.path, &client_file.servers_location, name, EntryChange::Put(&new_entry))?
     };
-    let undo_file = undo_data::file_for(undo_folder, client_file.client, &plan.path, name);
+    let undo_file = undo_data::file_for(undo_folder, client_file, &plan.path, name);
     // If Toolrack was connected before, an undo must restore the state before the first connection.
     let earlier_undo_data = UndoData::read(&undo_file)
         .filter(|undo_data| plan.before.as_deref().is_some_and(|current_text| undo_data.matches(current_text)));
-    let undo_data = match earlier_undo_data {
-        Some(earlier_undo_data) => earlier_undo_data.followed_by(&plan),
-        None => UndoData::of(&plan, missing_folders(&plan.path)),
+    let undo_data = match (earlier_undo_data, existing) {
+        (Some(earlier_undo_data), _) => earlier_undo_data.followed_by(&plan),
+        // The text before this change has an entry of Toolrack, so an undo must not restore it.
+        (None, Some(_)) => None,
+        (None, None) => UndoData::of(&plan, missing_folders(&plan.path)),
     };
-    Ok(Change { plan, is_exact: true, undo_data, undo_file, folders: Vec::new() })
+    Ok(Change { plan, is_exact: undo_data.is_some(), undo_data, undo_file, folders: Vec::new() })
 }
 
 /// Computes the change that removes Toolrack's gateway, the server `name`, from `client_file`. With the data that
@@ -269,7 +271,7 @@ pub fn connect(
 /// [`ConnectError`]
 pub fn undo(client_file: &ClientFile, name: &str, undo_folder: &Path) -> Result<Change, ConnectError> {
     let (path, current_text) = other_programs::read_text(&client_file.path)?;
-    let undo_file = undo_data::file_for(undo_folder, client_file.client, &path, name);
+    let undo_file = undo_data::file_for(undo_folder, client_file, &path, name);
     if let (Some(undo_data), Some(current_text)) = (UndoData::read(&undo_file), &current_text)
         && let Some(original) = undo_data.original_content(current_text)
     {

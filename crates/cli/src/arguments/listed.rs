@@ -22,12 +22,13 @@ pub(crate) struct ListedArgument {
 /// `required`, then the others in the order of `properties`.
 pub(crate) fn list_arguments(schema: &Value) -> Vec<ListedArgument> {
     let places_left = Cell::new(MAX_PLACES);
-    let known = schema.get("properties").and_then(Value::as_object);
+    let properties = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array);
     let mut seen = HashSet::new();
     let required = required.into_iter().flatten().filter_map(Value::as_str).map(|name| (name, true));
-    let all = required.chain(known.into_iter().flatten().map(|(name, _)| (name.as_str(), false)));
-    all.filter(|(name, _)| seen.insert(*name))
+    let names = required.chain(properties.into_iter().flatten().map(|(name, _)| (name.as_str(), false)));
+    names
+        .filter(|(name, _)| seen.insert(*name))
         .map(|(name, required)| {
             let expected = Expected::for_property(schema, name, &places_left);
             let keyword = |word: &str| {

@@ -78,8 +78,8 @@ pub(crate) fn as_command_line(selector: &str, arguments: &[String]) -> Option<St
     }
     // A JSON object is one word, as it is.
     let words = if argument_list.starts_with('{') { vec![argument_list.to_owned()] } else { to_words(argument_list)? };
-    let all = std::iter::once(tool.to_owned()).chain(words);
-    Some(all.map(|word| shell_quoted(&word)).collect::<Vec<_>>().join(" "))
+    let tool_and_words = std::iter::once(tool.to_owned()).chain(words);
+    Some(tool_and_words.map(|word| shell_quoted(&word)).collect::<Vec<_>>().join(" "))
 }
 
 /// Quotes `word` for a shell. `a=1` needs no quotes, but `shell_words` would add them.

@@ -201,7 +201,14 @@ impl Field {
     /// A message for the user, when it is not a valid value of this field.
     pub(super) fn check(&self, value: &Value) -> Result<Value, String> {
         // Reads the value as if it were typed, so that the limits and the choices of the field apply to it.
-        let read = self.kind.read(&as_typed(value))?;
+        let read = match (&self.kind, value) {
+            // One by one, because a choice may contain a comma.
+            (Kind::SeveralOf { choices, min_count, max_count }, Value::Array(values)) => {
+                let picked = values.iter().map(|value| pick(choices, &as_typed(value)));
+                list_of(picked.collect::<Result<_, _>>()?, *min_count, *max_count)?
+            }
+            (kind, value) => kind.read(&as_typed(value))?,
+        };
         // The text "5" would be read as the number 5, but has another type. The numbers 5 and 5.0 are the same.
         let is_same = match (&read, value) {
             (Value::Number(read), Value::Number(value)) => read.as_f64() == value.as_f64(),
@@ -257,17 +264,13 @@ impl Kind {
             },
             Self::OneOf(choices) => Ok(Value::String(pick(choices, typed)?)),
             Self::SeveralOf { choices, min_count, max_count } => {
-                let picked = typed
-                    .split(',')
-                    .map(str::trim)
-                    .filter(|word| !word.is_empty())
-                    .map(|word| pick(choices, word).map(Value::String))
-                    .collect::<Result<Vec<_>, _>>()?;
-                match picked.len() as u64 {
-                    count if count < *min_count => Err(format!("choose at least {min_count}")),
-                    count if count > *max_count => Err(format!("choose at most {max_count}")),
-                    _ => Ok(Value::Array(picked)),
-                }
+                let words = typed.split(',').map(str::trim).filter(|word| !word.is_empty());
+                // The name of a single choice may contain commas.
+                let picked = match pick(choices, typed) {
+                    Ok(only) => vec![only],
+                    Err(_) => words.map(|word| pick(choices, word)).collect::<Result<Vec<_>, _>>()?,
+                };
+                list_of(picked, *min_count, *max_count)
             }
         }
     }
@@ -308,6 +311,18 @@ fn read_number(typed: &str, is_integer: bool, min: f64, max: f64) -> Result<Valu
         Some(value) if value < min => Err(format!("it must be at least {min}")),
         Some(value) if value > max => Err(format!("it may be at most {max}")),
         _ => Ok(Value::Number(number)),
+    }
+}
+
+/// Returns the chosen values as the value of a field.
+///
+/// # Errors
+/// A message for the user, when there are too few or too many.
+fn list_of(picked: Vec<String>, min_count: u64, max_count: u64) -> Result<Value, String> {
+    match picked.len() as u64 {
+        count if count < min_count => Err(format!("choose at least {min_count}")),
+        count if count > max_count => Err(format!("choose at most {max_count}")),
+        _ => Ok(picked.into()),
     }
 }
 

@@ -1,4 +1,7 @@
 //! Reads lines and keys from stdin, without blocking an async thread and without reading more than requested.
+//!
+//! A daemon can run a command for the process that the user has started (the borrower). The lines then come from the
+//! stdin of that process.
 
 use std::{
     io::{self, BufRead, IsTerminal as _},

@@ -1,4 +1,4 @@
-//! Lists, reads and describes files.
+//! Lists, reads and describes files. A `Fence` resolves each path, and refuses those that lead out of the folder.
 
 use std::{
     fs::{File, Metadata},

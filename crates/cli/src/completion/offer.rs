@@ -164,17 +164,17 @@ fn candidate(word: impl Into<OsString>, about: &str) -> CompletionCandidate {
 
 /// Completes the name of a server, and adds `suffix` to it.
 fn servers(data: &CompletionData, typed: &str, suffix: &str) -> Vec<CompletionCandidate> {
-    let fits = |server: &&NamedItem| is_shell_safe(&server.name) && server.name.starts_with(typed);
-    let servers = data.servers().iter().filter(fits);
+    let is_match = |server: &&NamedItem| is_shell_safe(&server.name) && server.name.starts_with(typed);
+    let servers = data.servers().iter().filter(is_match);
     servers.map(|server| candidate(format!("{}{suffix}", server.name), &server.about)).collect()
 }
 
 /// Sessions by the beginnings of their ids, the newest first, and `last` for the newest.
 fn sessions(data: &CompletionData, typed: &str) -> Vec<CompletionCandidate> {
     let sessions = data.sessions();
-    let last = sessions.first().map(|newest| ("last", &newest.about));
-    let all = sessions.iter().map(|session| (session.name.as_str(), &session.about)).chain(last);
-    let matching = all.filter(|(word, _)| is_shell_safe(word) && word.starts_with(typed)).enumerate();
+    let newest = sessions.first().map(|newest| ("last", &newest.about));
+    let words = sessions.iter().map(|session| (session.name.as_str(), &session.about)).chain(newest);
+    let matching = words.filter(|(word, _)| is_shell_safe(word) && word.starts_with(typed)).enumerate();
     matching.map(|(order, (word, about))| candidate(word, about).display_order(Some(order))).collect()
 }
 
@@ -237,8 +237,8 @@ fn arguments(data: &CompletionData, line: &Line, typed: &str) -> Vec<CompletionC
         let paths = paths(line, OsStr::new(start), PathCompleter::any());
         return paths.into_iter().map(|path| path.add_prefix(format!("{name}="))).collect();
     }
-    let fits = |value: &&String| value.starts_with(start) && is_shell_safe(value);
-    values.iter().filter(fits).map(|value| candidate(format!("{name}={value}"), "")).collect()
+    let is_match = |value: &&String| value.starts_with(start) && is_shell_safe(value);
+    values.iter().filter(is_match).map(|value| candidate(format!("{name}={value}"), "")).collect()
 }
 
 /// Returns those of `words` that need no quotes and start with what is typed.

@@ -1,8 +1,8 @@
 //! Reads and writes the file `store.json` in a data folder, which redirects the folder to the database of a team: the
 //! data that would be in the folder's own database file is there.
 //!
-//! The daemon of a team on Postgres writes the file, so that other commands in that folder, such as `toolrack secret
-//! set` and `toolrack audit`, find the same rows as the daemon, and never create a database file of their own.
+//! The daemon of a team on Postgres writes the file. Other commands in that folder, such as `toolrack secret set` and
+//! `toolrack audit`, then find the same rows as the daemon, and create no database file of their own.
 
 use std::{
     fs::{self, OpenOptions},

@@ -1,4 +1,6 @@
-//! Connects to the database server of a team, which `[store]` of the team file names.
+//! Connects to the database server of a team, which `[store]` of the team file names. A team has tenants, each with
+//! servers and data of its own, and each tenant has members: people and services. Each tenant, and the daemon itself,
+//! has a store there.
 
 use std::{fs, path::Path, process::Stdio, time::Duration};
 

@@ -1,7 +1,7 @@
 //! Shortens long foreign text to its beginning, so that the lines above it do not scroll away.
 //!
-//! Text is cut between lines or words, and inside a word only if that word alone is too long: when the page is printed,
-//! a secret that was cut would not be recognized and hidden.
+//! Text is cut between lines or words. A word is cut only if it alone is too long, because it could be a secret: when
+//! the page is printed, a secret that was cut would not be recognized and hidden.
 
 use toolrack_host::text;
 

@@ -98,30 +98,30 @@ impl SecretStore {
     async fn store_next_key(&self, path: &Path, lock: &KeyLock) -> Result<VaultKey, SecretsError> {
         // A next key that an earlier attempt left behind is not in use: the transaction with it was never committed.
         self.remove_next_key(path, lock).await?;
-        let (next, key) = (file::next_key_file(path), new_key(path)?);
+        let (next_file, key) = (file::next_key_file(path), new_key(path)?);
         if matches!(file::read(path)?, Some(StoredKey::InKeychain(_))) {
             // Write the file first, so that an unused item of the keychain can be found again.
             let id = Uuid::now_v7();
-            file::create(&next, &file::keychain_reference(id))?;
+            file::create(&next_file, &file::keychain_reference(id))?;
             if let Err(error) = self.keychain.put(id, key).await {
                 self.remove_next_key(path, lock).await?;
                 return Err(SecretsError::KeychainRefused(error));
             }
         } else {
-            file::create(&next, &hex_digits(&key))?;
+            file::create(&next_file, &hex_digits(&key))?;
         }
         Ok(VaultKey::from_bytes(key))
     }
 
     /// Removes the next key. The caller needs `_lock` for that.
     async fn remove_next_key(&self, path: &Path, _lock: &KeyLock) -> Result<(), SecretsError> {
-        let next = file::next_key_file(path);
-        if let Ok(Some(StoredKey::InKeychain(id))) = file::read(&next) {
+        let next_file = file::next_key_file(path);
+        if let Ok(Some(StoredKey::InKeychain(id))) = file::read(&next_file) {
             self.remove_from_keychain(id).await;
         }
-        match std::fs::remove_file(&next) {
+        match std::fs::remove_file(&next_file) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(SecretsError::File { path: next, source })
+                Err(SecretsError::File { path: next_file, source })
             }
             _ => Ok(()),
         }
@@ -133,8 +133,8 @@ impl SecretStore {
         if let Ok(Some(StoredKey::InKeychain(id))) = file::read(path) {
             self.remove_from_keychain(id).await;
         }
-        let next: PathBuf = file::next_key_file(path);
-        file::rename(&next, path).map_err(|source| SecretsError::Unfinished { path: next, source })
+        let next_file: PathBuf = file::next_key_file(path);
+        file::rename(&next_file, path).map_err(|source| SecretsError::Unfinished { path: next_file, source })
     }
 
     async fn remove_from_keychain(&self, id: Uuid) {

@@ -1,4 +1,5 @@
-//! Parses the command line.
+//! Parses the command line. It looks for two forms that clap does not know: a server that is described for this one
+//! command, by its address or its command, and `record FILE` or `replay FILE` before another command.
 
 mod common_verbs;
 mod configuration;

@@ -159,6 +159,13 @@ fn a_file_that_cannot_be_edited_stays_unchanged_with_a_hint() {
         hint: give Toolrack another name there: toolrack connect cursor --name rack
         [2]
     ");
+    assert_snapshot!(rack.run(&["connect", "cursor", "--undo", "--yes"]), @"
+        $ toolrack connect cursor --undo --yes
+        --- stderr ---
+        error: [HOME]/home/.cursor/mcp.json has another server called `toolrack`
+        hint: `toolrack connect` shows which programs are connected, and by which name
+        [2]
+    ");
     assert_snapshot!(rack.run(&["connect", "cursor", "--yes", "--name", "rack"]), @"
         $ toolrack connect cursor --yes --name rack
         connected Cursor: rack is in [HOME]/home/.cursor/mcp.json
@@ -199,7 +206,7 @@ fn a_file_that_cannot_be_edited_stays_unchanged_with_a_hint() {
     assert_snapshot!(rack.run(&["connect", "codex", "--yes", "--http=ftp://x"]), @"
         $ toolrack connect codex --yes --http=ftp://x
         --- stderr ---
-        error: `ftp://x` is not an address of a daemon: it must begin with http:// or https://
+        error: `ftp://x` is no endpoint of a daemon: it must begin with http:// or https://, and end with /mcp
         hint: leave it out, or write http://127.0.0.1:7717/mcp
         [2]
     ");

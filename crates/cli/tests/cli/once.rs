@@ -100,8 +100,10 @@ fn a_configuration_is_typed_or_piped_in() {
     assert_eq!(piped.ends_with(0).stdout, "hi");
     let broken = rack.run(&["--mcp-config", "{", "list", "--json"]).ends_with(2).error();
     assert!(broken["message"].as_str().unwrap().starts_with("--mcp-config:1:"), "{broken}");
-    let twice = ["--mcp-config", "-", "call", "typed/echo", "--args", "-"];
-    let _ = rack.run_with_stdin(&twice, &json).ends_with(2);
+    for twice in [&["call", "typed/echo", "--args", "-"][..], &["add-json", "x", "-"], &["secret", "set", "x"]] {
+        let refused = rack.run_with_stdin(&[&["--mcp-config", "-"], twice].concat(), &json).ends_with(2);
+        assert!(refused.stderr.contains("this command reads stdin for something else"), "{refused}");
+    }
 }
 
 #[test]

@@ -64,6 +64,18 @@ fn a_closed_pipe_is_not_an_error() {
 }
 
 #[test]
+fn a_command_that_follows_a_log_ends_when_its_output_is_closed() {
+    let rack = Rack::new();
+    rack.home.write("toolrack/daemon.log", "one line\n");
+    let mut command = rack.command(&["daemon", "logs", "--follow"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
 fn wrong_usage_ends_with_2_and_help_with_0() {
     let rack = Rack::new();
     assert_snapshot!(rack.run(&["lsit"]), @"

@@ -3,10 +3,13 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use toolrack_host::{Answers as _, DefinitionHash, NewAnswer, Principal, ServerName, Way, principal::Kind};
+use toolrack_store::Store;
 use toolrack_testkit::EffectLog;
 
 use crate::{
     rack::{Rack, Ran, fake, mcp_json, work_file},
+    sessions::{block_on, database},
     terminal::Terminal,
     warm::Daemon,
 };
@@ -220,6 +223,28 @@ fn always_is_for_good_until_the_tool_changes_or_it_is_taken_back() {
     assert!(why[0].starts_with("confirmed: no rule allows it; always, for this tool"), "{why:?}");
     assert!(why[1].starts_with("remembered: a user said `always` on 2"), "{why:?}");
     assert!(why[6].starts_with("unasked: "), "{why:?}");
+}
+
+#[test]
+fn the_answer_of_a_member_is_not_shown_for_the_calls_of_others() {
+    let (rack, _effects) = ruled("");
+    let store_answer = |principal: Option<&Principal>| {
+        let server = ServerName::new("fake").unwrap();
+        let tools = [("echo".to_owned(), DefinitionHash::from_bytes([1; 32]))];
+        let (fingerprint, by) = ("a", Way::Gateway);
+        block_on(async {
+            let store = Store::open(database(&rack)).await.unwrap();
+            let answer = NewAnswer { server: &server, fingerprint, tools: &tools, of_server: false, principal, by };
+            assert!(store.remember(answer).await);
+            store.close().await;
+        });
+    };
+    let tested = || rack.run(&["policy", "test", "fake/echo", "--json"]).ends_with(0).json()["answer"].clone();
+    store_answer(Some(&Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap()));
+    assert_eq!(tested(), Value::Null);
+    store_answer(None);
+    assert_eq!(tested()["member"], Value::Null);
+    assert_eq!(tested()["tool"], "echo");
 }
 
 #[test]

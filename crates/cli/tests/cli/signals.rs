@@ -1,8 +1,9 @@
 //! Ctrl-C, SIGTERM and SIGHUP during a call.
 
 use std::{
+    fs,
     io::Write as _,
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -107,6 +108,39 @@ fn a_daemon_with_a_running_call_ends_within_five_seconds_and_names_the_signal() 
         assert!(processes::wait_all_gone(&started, LIMIT), "something was left running");
         assert!(!rack.home.toolrack_home().join("daemon.json").exists(), "it ended in no order");
     }
+}
+
+#[test]
+fn a_database_that_does_not_answer_can_be_interrupted() {
+    let rack = Rack::new();
+    let database = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = database.local_addr().unwrap();
+    let file = rack.home.root().join("team.toml");
+    let store = format!("[store]\nurl = \"postgres://u@{address}/n\"\nconnect_timeout = \"60s\"\n");
+    fs::write(&file, format!("url = \"http://127.0.0.1:1\"\n{store}[[tenants]]\nid = \"acme\"\n")).unwrap();
+    let mut command = rack.command(&["team", "quotas", "--team", file.to_str().unwrap()]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (_silent, _) = database.accept().unwrap();
+    let began = Instant::now();
+    send("INT", &child);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_daemon_that_has_not_started_yet_ends_with_the_command_that_starts_it() {
+    let rack = Rack::new();
+    let pipe = rack.home.work().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let start = ["daemon", "start", "--listen", "127.0.0.1:0", "--tls-cert", "pipe", "--tls-key", "pipe"];
+    let child = rack.command(&start).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The daemon opens the pipe, and waits for its content.
+    let _writer = fs::File::options().write(true).open(&pipe).unwrap();
+    let started = processes::descendants(child.id());
+    assert!(!started.is_empty(), "the daemon runs");
+    send("INT", &child);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert!(processes::wait_all_gone(&started, LIMIT), "the daemon was left running");
 }
 
 #[test]

@@ -276,6 +276,12 @@ fn a_revoked_token_ends_streams_and_opens_nothing_within_a_second() {
     let _ = stream.read_to_end(&mut rest);
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
     assert_eq!(team.status("GET", "/api/v1/servers", &ann), 401);
+    let _ = team.rack.run(&["team", "revoke", "--member", "ann"]).ends_with(0);
+    // One who signs in at a provider is another member than one of the same name without.
+    for wrong in [&["--member", "anm"][..], &["--member", "ann", "--issuer", "https://login.example"]] {
+        let refused = team.rack.run(&[&["team", "revoke"], wrong].concat()).ends_with(2);
+        assert!(refused.stderr.contains("the team has no member `an"), "{refused}");
+    }
     let again = team.rack.run(&["team", "revoke", &id]).ends_with(2);
     assert!(again.stderr.contains("no token with the id"), "{again}");
 }

@@ -293,6 +293,24 @@ fn claude_code_has_a_project_s_servers_in_the_user_s_file() {
 }
 
 #[test]
+fn an_undo_in_one_list_of_a_file_leaves_the_entry_of_the_same_name_in_another() {
+    let disk = Disk::new();
+    let of_user = disk.of_user(Client::ClaudeCode);
+    let of_project = ClientFile::of_project(Client::ClaudeCode, &disk.environment(), &disk.project()).unwrap();
+    let before = "{\n  \"numStartups\": 1\n}\n";
+    disk.write(&of_user, before);
+    disk.connect(&of_user).unwrap();
+    let with_first = read(&of_user);
+    disk.connect(&of_project).unwrap();
+    assert!(disk.undo(&of_project).unwrap().is_exact());
+    assert_eq!(read(&of_user), with_first);
+    assert_eq!(name_state(&of_user, "toolrack").unwrap(), NameState::Gateway);
+    assert!(disk.undo(&of_user).unwrap().is_exact());
+    assert_eq!(read(&of_user), before);
+    assert_eq!(fs::read_dir(disk.memories()).unwrap().count(), 0, "nothing is left to remember");
+}
+
+#[test]
 fn the_second_version_of_opencode_has_its_servers_a_level_deeper() {
     let disk = Disk::new();
     let place = disk.of_user(Client::OpenCode);
@@ -312,12 +330,33 @@ fn our_entry_is_updated_and_keeps_fields_that_the_user_added() {
     disk.connect(&place).unwrap();
     let file: Json = serde_json::from_str(&read(&place)).unwrap();
     assert_eq!(file["mcpServers"]["toolrack"], json!({ "command": "toolrack", "args": ["gateway"], "disabled": true }));
-    // Connects again, over HTTP: an undo still restores the file before the first connection.
+    // Connects again, over HTTP: the fields of the other transport are gone.
     connect(&place, "toolrack", &endpoint(), &disk.memories()).unwrap().write().unwrap();
     let file: Json = serde_json::from_str(&read(&place)).unwrap();
     assert!(file["mcpServers"]["toolrack"].get("command").is_none(), "{file}");
-    disk.undo(&place).unwrap();
-    assert_eq!(read(&place), before);
+    assert!(!disk.undo(&place).unwrap().is_exact());
+    assert_eq!(name_state(&place, "toolrack").unwrap(), NameState::Free, "no older entry of ours comes back");
+}
+
+#[test]
+fn an_undo_never_brings_an_older_entry_of_toolrack_back() {
+    let connect_by_http =
+        |disk: &Disk, place: &ClientFile| connect(place, "toolrack", &endpoint(), &disk.memories()).unwrap().write();
+    let disk = Disk::new();
+    let place = disk.of_user(Client::Cursor);
+    disk.write(&place, "{}\n");
+    disk.connect(&place).unwrap();
+    connect_by_http(&disk, &place).unwrap();
+    assert!(disk.undo(&place).unwrap().is_exact());
+    assert_eq!(read(&place), "{}\n", "the text before the first of two connections");
+
+    disk.connect(&place).unwrap();
+    // Another program changes the file between two connections.
+    fs::write(&place.path, read(&place) + "// later\n").unwrap();
+    connect_by_http(&disk, &place).unwrap();
+    assert!(!disk.undo(&place).unwrap().is_exact());
+    assert_eq!(name_state(&place, "toolrack").unwrap(), NameState::Free, "{}", read(&place));
+    assert!(read(&place).ends_with("// later\n"), "{}", read(&place));
 }
 
 #[test]

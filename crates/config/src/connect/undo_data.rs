@@ -9,11 +9,8 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::ConnectError;
-use crate::{
-    edit::other_programs::{Plan, write_for_owner_only},
-    import::Client,
-};
+use super::{ClientFile, ConnectError};
+use crate::edit::other_programs::{Plan, ServersLocation, write_for_owner_only};
 
 /// A change of a file. The hashes are of whole texts, including the byte order mark; unchanged text is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,14 +32,21 @@ pub(super) struct UndoData {
 /// The whole text of a file; `None` if there was no file.
 type FileContent = Option<String>;
 
-/// Returns the file in which the data for an undo is stored.
-pub(super) fn file_for(folder: &Path, client: Client, path: &Path, name: &str) -> PathBuf {
+/// Returns the file in which the data is stored that undoes the entry `name` of `client_file`, which is the file at
+/// `path` once links are followed.
+pub(super) fn file_for(folder: &Path, client_file: &ClientFile, path: &Path, name: &str) -> PathBuf {
+    // One file can have entries of one name in several lists: Claude Code's has a list for the user, and one for each
+    // project.
+    let keys = match &client_file.servers_location {
+        ServersLocation::Under(keys) => keys.as_slice(),
+        ServersLocation::OpenCode | ServersLocation::Codex => &[],
+    };
     let mut hash = Sha256::new();
     hash.update(path.as_os_str().as_encoded_bytes());
     // A path cannot contain this separator.
     hash.update([0]);
-    hash.update(name);
-    folder.join(format!("{}-{}.json", client.id(), &HEXLOWER.encode(&hash.finalize())[..16]))
+    hash.update(serde_json::json!([keys, name]).to_string());
+    folder.join(format!("{}-{}.json", client_file.client.id(), &HEXLOWER.encode(&hash.finalize())[..16]))
 }
 
 /// Removes the undo data in `file`.

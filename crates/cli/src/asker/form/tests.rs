@@ -116,6 +116,24 @@ fn choices_are_made_by_number_value_or_title() {
 }
 
 #[test]
+fn choices_with_commas_are_chosen_by_name_and_by_a_file_of_answers() {
+    let cities = json!({ "enum": ["Washington, DC", "Bonn"] });
+    let several = field(json!({ "type": "array", "items": cities, "maxItems": 2 }));
+    for (typed, picked) in [
+        ("washington, dc", json!(["Washington, DC"])),
+        ("1, bonn", json!(["Washington, DC", "Bonn"])),
+        ("2", json!(["Bonn"])),
+    ] {
+        assert_eq!(several.read(typed), Ok(Some(picked)), "{typed}");
+    }
+    let both = json!(["Bonn", "Washington, DC"]);
+    assert_eq!(several.check(&both), Ok(both.clone()));
+    for wrong in [json!(["Ulm"]), json!(["bonn"]), json!([1]), json!("Bonn"), json!(["Bonn", "Bonn", "Bonn"])] {
+        assert!(several.check(&wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn a_field_that_asks_for_a_secret_gets_a_warning() {
     for name in ["password", "API-Key", "my_access_token"] {
         let schema = json!({ "properties": { name: { "type": "string" } } });

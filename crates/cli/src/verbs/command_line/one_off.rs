@@ -43,15 +43,15 @@ impl Verb {
                 take_server_before_name(&mut args.selector, &mut args.arguments, &mut args.one_off, "PROMPT")
             }
             Self::Read(args) => {
-                let mut rest: Vec<_> = args.uri.take().into_iter().collect();
-                let one_off = take_server_before_name(&mut args.server, &mut rest, &mut args.one_off, "URI")?;
-                let mut rest = rest.into_iter();
+                let mut words_after: Vec<_> = args.uri.take().into_iter().collect();
+                let one_off = take_server_before_name(&mut args.server, &mut words_after, &mut args.one_off, "URI")?;
+                let mut words_after = words_after.into_iter();
                 // With a server for one command, the first word is the URI.
                 args.uri = match one_off {
                     Some(_) => Some(std::mem::replace(&mut args.server, ONE_OFF_NAME.to_owned())),
-                    None => rest.next(),
+                    None => words_after.next(),
                 };
-                match (rest.next(), &args.uri) {
+                match (words_after.next(), &args.uri) {
                     (Some(extra), _) => Err(conflict_error(&format!("`{extra}` is one word too many"))),
                     (None, None) => Err(conflict_error("name the resource after the server: toolrack read SERVER URI")),
                     _ => Ok(one_off),

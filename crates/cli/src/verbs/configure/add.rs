@@ -294,40 +294,43 @@ fn find_entry(name: &str, value: Value) -> Result<Value, Failure> {
 /// Returns the entry as it is written to the file. Does not check it: [`edit::add`] does.
 fn build_entry(target: &Target, options: &AddOptions, context: &Context) -> Result<Value, Failure> {
     let mut entry = Map::new();
-    let mut put = |name: &str, value: Value| entry.insert(name.to_owned(), value);
+    let mut set_field = |name: &str, value: Value| entry.insert(name.to_owned(), value);
     match target {
         Target::Command { command, arguments } => {
-            put("type", "stdio".into());
-            put("command", command.as_str().into());
+            set_field("type", "stdio".into());
+            set_field("command", command.as_str().into());
             if !arguments.is_empty() {
-                put("args", json!(arguments));
+                set_field("args", json!(arguments));
             }
         }
         Target::Url(url) => {
             let is_sse = options.transport == Some(TransportKind::Sse);
-            put("type", if is_sse { "sse" } else { "http" }.into());
-            put("url", url.as_str().into());
+            set_field("type", if is_sse { "sse" } else { "http" }.into());
+            set_field("url", url.as_str().into());
         }
     }
     if !options.env.is_empty() {
         // `ask_for_values` has given every variable a value.
         let pairs = options.env.iter().cloned();
-        put("env", pairs.map(|(name, value)| (name, value.unwrap_or_default().into())).collect::<Map<_, _>>().into());
+        set_field(
+            "env",
+            pairs.map(|(name, value)| (name, value.unwrap_or_default().into())).collect::<Map<_, _>>().into(),
+        );
     }
     let headers = headers(options)?;
     if !headers.is_empty() {
-        put("headers", headers.into());
+        set_field("headers", headers.into());
     }
     if let Some(cwd) = &options.cwd {
         // The file is read from other folders too, so a relative path would mean something else each time.
         let cwd = context.folder.join(cwd);
-        put("cwd", cwd.to_string_lossy().into());
+        set_field("cwd", cwd.to_string_lossy().into());
     }
     if !options.tools.is_empty() {
-        put("tools", json!({ "allow": options.tools }));
+        set_field("tools", json!({ "allow": options.tools }));
     }
     if let Some(timeout) = options.timeout {
-        put("call_timeout", seconds(timeout));
+        set_field("call_timeout", seconds(timeout));
     }
     Ok(entry.into())
 }

@@ -74,9 +74,10 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failu
     follow(LogQuery { after: Some(last_id), limit: MAX_BATCH_LINES, ..query }, context).await
 }
 
-/// Shows the lines that `query` describes and those that come later, until the process ends or the store fails.
+/// Shows the lines that `query` describes and those that come later, until the process ends, stdout is closed or the
+/// store fails.
 async fn follow(mut query: LogQuery, context: &Context) -> Result<Exit, Failure> {
-    loop {
+    while !context.screen.is_stdout_closed() {
         let lines = context.stored_log_lines(&query).await?;
         query.after = lines.last().map(|line| line.id).or(query.after);
         show(&lines, context).await?;
@@ -85,6 +86,7 @@ async fn follow(mut query: LogQuery, context: &Context) -> Result<Exit, Failure>
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
+    Ok(Exit::Ok)
 }
 
 async fn show(lines: &[LogLine], context: &Context) -> Result<(), Failure> {

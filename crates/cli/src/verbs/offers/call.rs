@@ -1,4 +1,7 @@
 //! Runs `toolrack call`. `Context` is what a command works with: its configuration, database, screen and servers.
+//!
+//! A tool is in quarantine if its definition has changed and the user has not approved the change; the host refuses its
+//! calls. An artifact is the file in which the host keeps a result that is too long or is not text.
 
 pub(crate) mod render;
 
@@ -143,8 +146,8 @@ fn tools_command(server: &ServerName, tool: &str, context: &Context) -> String {
     }
 }
 
-/// Returns the tool that `selector` names, which may be in quarantine, and a host with only the servers that can have
-/// it.
+/// Returns the tool that `selector` names, and a host with only the servers that can have it. The tool may be in
+/// quarantine.
 ///
 /// # Errors
 /// When there is no such tool, or its server cannot be used.

@@ -105,7 +105,8 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, context: &Cont
     deliver::deliver(&pieces, text, args.output.as_deref(), &context.screen).await
 }
 
-/// Prints the resource, and again after each change. Subscribes first, so that no change is missed.
+/// Prints the resource, and again after each change, until stdout is closed. Subscribes first, so that no change is
+/// missed.
 ///
 /// # Errors
 /// When the server has no subscriptions or refuses this one, and when it is gone for good.
@@ -120,6 +121,9 @@ async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, context: &Con
     })?;
     loop {
         print(args, host, server, context).await?;
+        if context.screen.is_stdout_closed() {
+            return Ok(Exit::Ok);
+        }
         // A daemon holds the output of a command back until the command ends, unless the outbox is opened.
         context.screen.outbox().inspect(|outbox| outbox.open());
         tokio::select! {

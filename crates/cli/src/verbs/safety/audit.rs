@@ -117,7 +117,7 @@ async fn export(args: ExportAuditArgs, context: &Context) -> Result<Exit, Failur
                 context.screen.record(&ExportedRow::from(row)).await?;
             }
         }
-        if is_last {
+        if is_last || context.screen.is_stdout_closed() {
             break;
         }
     }

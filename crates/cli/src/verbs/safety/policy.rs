@@ -71,7 +71,9 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
     let request = GateRequest::unlisted(&name, tool, &arguments, &assumed_claims).with_caller(&caller);
     let answer = match context.store() {
         Ok(store) => {
-            let answers = store.answers(OwnerFilter::All).await.map_err(|error| database::unusable(&error))?;
+            // An answer that a member of a team gave covers only calls of that member.
+            let answers = store.answers(OwnerFilter::Of(caller.principal())).await;
+            let answers = answers.map_err(|error| database::unusable(&error))?;
             answers.into_iter().find(|answer| answer.server == server && answer.tool == tool)
         }
         // Without a database, no answer is stored.

@@ -1,4 +1,6 @@
-//! Runs `toolrack store migrate`, which moves the rows of a team from files into another database.
+//! Runs `toolrack store migrate`, which moves the rows of a team from files into another database. A team has tenants,
+//! each with servers and data of its own, and each tenant has members: people and services. Each tenant, and the daemon
+//! itself, has a file in a folder of its own.
 
 pub(crate) mod args;
 

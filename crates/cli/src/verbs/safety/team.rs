@@ -155,14 +155,20 @@ async fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, Failure> {
         (Some(id), None) => TokenFilter::Id(id),
         (None, None) => return Err(Failure::usage("say which token").hint("`toolrack team tokens` shows their ids")),
     };
-    let revoked = team_store(context)
-        .await?
-        .revoke_tokens(selection, &operator())
-        .await
-        .map_err(|error| database::unusable(&error))?;
-    if let (0, Some(id)) = (revoked, &args.id) {
-        let message = format!("the team has no token with the id `{}`", text::for_line(id));
-        return Err(Failure::usage(message).hint("`toolrack team tokens` shows their ids"));
+    let store = team_store(context).await?;
+    let revoked = store.revoke_tokens(selection, &operator()).await.map_err(|error| database::unusable(&error))?;
+    if revoked == 0 {
+        if let Some(id) = &args.id {
+            let message = format!("the team has no token with the id `{}`", text::for_line(id));
+            return Err(Failure::usage(message).hint("`toolrack team tokens` shows their ids"));
+        }
+        // A member without tokens is no mistake, but one who does not exist may be misspelt, or be of another issuer.
+        if let Some(member) = &args.member {
+            let owner = MemberIdentity { issuer: &args.issuer, subject: member };
+            if store.member(owner).await.map_err(|error| database::unusable(&error))?.is_none() {
+                return Err(no_such_member(member, &args.issuer));
+            }
+        }
     }
     if context.screen.json() {
         context.screen.document(&RevokeDocument { revoked }).await?;
@@ -170,6 +176,11 @@ async fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, Failure> {
     }
     context.screen.page(format!("revoked {}", count(revoked, "token"))).await?;
     Ok(Exit::Ok)
+}
+
+fn no_such_member(member: &str, issuer: &str) -> Failure {
+    let message = format!("the team has no member `{}` of {}", text::for_line(member), text::for_line(issuer));
+    Failure::usage(message).hint("`toolrack team members` shows them, with their issuers")
 }
 
 async fn remove(args: &RemoveMemberArgs, context: &Context) -> Result<Exit, Failure> {
@@ -180,15 +191,13 @@ async fn remove(args: &RemoveMemberArgs, context: &Context) -> Result<Exit, Fail
         .await
         .map_err(|error| database::unusable(&error))?;
     if !removed {
-        let member_name = text::for_line(&args.member);
-        let message = format!("the team has no member `{member_name}` of {}", text::for_line(&args.issuer));
-        return Err(Failure::usage(message).hint("`toolrack team members` shows them, with their issuers"));
+        return Err(no_such_member(&args.member, &args.issuer));
     }
     if context.screen.json() {
         context.screen.document(&RemoveDocument { removed: &args.member }).await?;
         return Ok(Exit::Ok);
     }
-    context.screen.page(format!("removed {} and all its tokens", args.member)).await?;
+    context.screen.page(format!("removed {} and all its tokens", text::for_line(&args.member))).await?;
     context
         .screen
         .note("the daemon also deletes what is stored for this member: within a second, or when the daemon starts");

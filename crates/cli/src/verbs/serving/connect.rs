@@ -50,10 +50,7 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
         })
     };
     let compute = || async {
-        spawn_computation()
-            .await
-            .map_err(|_| task_failed())?
-            .map_err(|error| connect_failure(error, client, &args.name))
+        spawn_computation().await.map_err(|_| task_failed())?.map_err(|error| connect_failure(error, client, &args))
     };
     let mut change = compute().await?;
     if !args.dry_run && !change.is_nothing() {
@@ -69,7 +66,7 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
                 (_, Err(ConnectError::Changed { .. })) if args.yes && attempt < MAX_ATTEMPTS => {
                     change = compute().await?
                 }
-                (_, Err(error)) => return Err(connect_failure(error, client, &args.name)),
+                (_, Err(error)) => return Err(connect_failure(error, client, &args)),
             }
         }
     }
@@ -139,9 +136,10 @@ fn choose_reach(client: Client, args: &ConnectArgs, context: &Context) -> Result
         let default_url = || running_daemon().map_or_else(|| DEFAULT_ADDRESS.to_owned(), |daemon| daemon.mcp_url());
         // clap passes an empty text if `--http` has no value.
         let url = if url.is_empty() { default_url() } else { url.clone() };
-        let is_address = Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        if !is_address {
-            let message = format!("`{url}` is not an address of a daemon: it must begin with http:// or https://");
+        if !is_endpoint(&url) {
+            let message = format!(
+                "`{url}` is no endpoint of a daemon: it must begin with http:// or https://, and end with /mcp"
+            );
             return Err(Failure::usage(message).hint(format!("leave it out, or write {DEFAULT_ADDRESS}")));
         }
         return Ok(Reach::Http { url });
@@ -159,6 +157,14 @@ fn choose_reach(client: Client, args: &ConnectArgs, context: &Context) -> Result
     }
     let args = std::iter::once("gateway".to_owned()).chain(args.gateway.iter().cloned()).collect();
     Ok(Reach::Program { command: command_name(client, context)?, args })
+}
+
+/// Returns whether `url` can be an endpoint of a daemon for MCP clients. Without `/mcp` at its end, no client would find
+/// anything there, and an undo would not know the entry.
+fn is_endpoint(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https") && url.has_host() && url.path().trim_end_matches('/').ends_with("/mcp")
+    })
 }
 
 /// Returns the command by which the client finds this program: its name if that is on the PATH, or else its full path.
@@ -212,13 +218,14 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn connect_failure(error: ConnectError, client: Client, name: &str) -> Failure {
+fn connect_failure(error: ConnectError, client: Client, args: &ConnectArgs) -> Failure {
     let (exit, code) = match &error {
         ConnectError::Taken { .. } => (Exit::Usage, "EXISTS"),
         ConnectError::NotConnected { .. } => (Exit::Usage, "NOT_CONNECTED"),
-        ConnectError::Changed { .. } | ConnectError::WriteProtected { .. } | ConnectError::NotKept { .. } => {
-            (Exit::Other, "NOT_WRITTEN")
-        }
+        ConnectError::Changed { .. }
+        | ConnectError::WriteProtected { .. }
+        | ConnectError::NotKept { .. }
+        | ConnectError::Edit(EditError::Busy { .. } | EditError::Io { .. }) => (Exit::Other, "NOT_WRITTEN"),
         _ => (Exit::Usage, "CONFIG"),
     };
     let failure = Failure::new(exit, code, render::error_line(&error));
@@ -226,13 +233,51 @@ fn connect_failure(error: ConnectError, client: Client, name: &str) -> Failure {
         ConnectError::Edit(EditError::Unreadable(_)) => {
             failure.hint("nothing was changed in it: correct it, and try again")
         }
-        ConnectError::Taken { .. } => {
-            failure.hint(format!("give Toolrack another name there: toolrack connect {} --name rack", client.id()))
-        }
-        // A user who gave no `--name` may not know that the entry can have another name.
-        ConnectError::NotConnected { .. } if name == PROGRAM => {
+        // An undo found no entry of Toolrack under the name that the user gave, or left out.
+        ConnectError::Taken { .. } | ConnectError::NotConnected { .. } if args.undo => {
             failure.hint("`toolrack connect` shows which programs are connected, and by which name")
         }
+        ConnectError::Taken { .. } => {
+            let place = if args.project { " --project" } else { "" };
+            failure
+                .hint(format!("give Toolrack another name there: toolrack connect {}{place} --name rack", client.id()))
+        }
         _ => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use clap::Args as _;
+
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_an_address_that_ends_with_mcp() {
+        for url in [DEFAULT_ADDRESS, "https://tools.example/p/review/mcp", "http://[::1]:7717/mcp/?profile=a"] {
+            assert!(is_endpoint(url), "{url}");
+        }
+        for url in ["http://127.0.0.1:7717", "https://tools.example/", "ftp://x/mcp", "mcp", "", "http:///mcp?"] {
+            // The host of `http:///mcp?` is `mcp`, so its path is empty.
+            assert!(!is_endpoint(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_no_mistake_of_the_user() {
+        let matches = ConnectArgs::augment_args(clap::Command::new("connect")).get_matches_from(["connect", "cursor"]);
+        let args = <ConnectArgs as clap::FromArgMatches>::from_arg_matches(&matches).unwrap();
+        let failure = |error| connect_failure(ConnectError::Edit(error), Client::Cursor, &args);
+        let path = PathBuf::from("/home/ada/.cursor/mcp.json");
+        let source = io::ErrorKind::ReadOnlyFilesystem.into();
+        for error in
+            [EditError::Io { doing: "write", path: path.clone(), source }, EditError::Busy { path: path.clone() }]
+        {
+            let failure = failure(error);
+            assert_eq!((failure.exit, failure.code), (Exit::Other, "NOT_WRITTEN"));
+        }
+        assert_eq!(failure(EditError::UnknownForm { path }).exit, Exit::Usage);
     }
 }

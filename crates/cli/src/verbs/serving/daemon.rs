@@ -370,7 +370,7 @@ async fn logs(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failure>
     Ok(Exit::Ok)
 }
 
-/// Prints the last lines, and then new ones, until the user interrupts the command.
+/// Prints the last lines, and then new ones, until the user interrupts the command or stdout is closed.
 async fn follow(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failure> {
     let path = background::log_path(context.places.data());
     let log_failure = |error| background::log_failure(&path, &error);
@@ -389,6 +389,9 @@ async fn follow(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failur
             }
         } else {
             show(&lines_of_text, context).await?;
+        }
+        if context.screen.is_stdout_closed() {
+            return Ok(Exit::Ok);
         }
         lines = loop {
             match tail.read_lines().map_err(log_failure)? {

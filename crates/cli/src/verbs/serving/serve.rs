@@ -201,8 +201,8 @@ fn daemon_options(args: &ServeArgs, settings: &ServeSettings, token: Token) -> O
 /// accepts commands; warns and returns `None` if other commands will not find it.
 ///
 /// # Errors
-/// When a daemon in the background cannot open its sockets: `daemon start` would wait for it, and no command could end
-/// it.
+/// When other commands will not find a daemon in the background: `daemon start` would wait for it, and no command could
+/// end it.
 fn publish(
     daemon: &mut Daemon,
     record: &DaemonRecord,
@@ -212,6 +212,9 @@ fn publish(
     if let Some(other_daemon) = DaemonRecord::read(context.places.data()).filter(DaemonRecord::is_alive) {
         let message =
             format!("another daemon is up at {}: it is the one that other commands find", other_daemon.address);
+        if is_detached {
+            return Err(Failure::new(Exit::Other, "ALREADY_UP", message).hint("`toolrack daemon restart` replaces it"));
+        }
         context.screen.warning(&message);
         return Ok(None);
     }

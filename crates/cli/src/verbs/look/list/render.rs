@@ -1,4 +1,5 @@
-//! Shows servers and their states.
+//! Shows servers and their states. A pin is the definition of a tool as the user trusts it; a tool that differs from
+//! its pin is in quarantine.
 
 use std::collections::BTreeSet;
 

@@ -90,11 +90,11 @@ pub(crate) fn plain_contents(resource: &ResourceContents) -> String {
 /// Joins the parts, one below the other. Unless all of them are text, adds a line break at the end.
 pub(crate) fn join_parts(mut parts: Vec<String>, only_text: bool) -> String {
     parts.retain(|part| !part.is_empty());
-    let mut all = parts.join("\n");
-    if !only_text && !all.is_empty() && !all.ends_with('\n') {
-        all.push('\n');
+    let mut joined = parts.join("\n");
+    if !only_text && !joined.is_empty() && !joined.ends_with('\n') {
+        joined.push('\n');
     }
-    all
+    joined
 }
 
 fn is_text(content: &Content) -> bool {

@@ -1,4 +1,5 @@
-//! Shows the rules about calls, and the verdict of the rules on one call.
+//! Shows the rules about calls, and the verdict of the rules on one call: whether it runs, needs an approval or is
+//! refused, and why.
 
 use std::path::PathBuf;
 
@@ -209,13 +210,13 @@ fn rule_cells(line: &RuleLine) -> Vec<Cell> {
 pub(crate) fn list_page(rules: &[RuleLine], otherwise: DefaultEffect, allow_read_only: bool) -> String {
     let rows: Vec<_> = rules.iter().map(rule_cells).collect();
     let mut lines = columns(&rows);
-    let rest = match otherwise {
+    let default_outcome = match otherwise {
         DefaultEffect::Allow => "runs",
         DefaultEffect::Confirm => "needs an approval, unless a user types the call",
         DefaultEffect::Deny => "does not run",
     };
     let exception = if allow_read_only { "; tools that say that they only read run" } else { "" };
-    lines.push(paint(Tone::Faint, &format!("everything else {rest}{exception}")));
+    lines.push(paint(Tone::Faint, &format!("everything else {default_outcome}{exception}")));
     lines.join("\n")
 }
 

@@ -1,4 +1,4 @@
-//! Defines the arguments of the verbs that manage secrets.
+//! Defines the arguments of the verbs that manage secrets. A secret is stored sealed: encrypted with a key.
 
 use clap::{Args, Subcommand, ValueEnum};
 

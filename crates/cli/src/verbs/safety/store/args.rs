@@ -1,4 +1,4 @@
-//! Defines the arguments of `store`.
+//! Defines the arguments of `store`. A tenant is a part of a team with servers, members and data of its own.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,6 @@
-//! Defines the arguments of the verbs that manage the members of a team.
+//! Defines the arguments of the verbs that manage the members of a team. A team has tenants, each with servers and data
+//! of its own, and each tenant has members: people and services. Replicas are several daemons that serve one team
+//! together.
 
 use std::{
     path::{Path, PathBuf},

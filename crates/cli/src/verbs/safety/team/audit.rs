@@ -1,4 +1,6 @@
-//! Runs `toolrack team audit`, which shows the daemon's own audit log and those of all tenants in one list.
+//! Runs `toolrack team audit`, which shows the daemon's own audit log and those of all tenants in one list. A team has
+//! tenants, each with servers and data of its own, and each tenant has members: people and services. The daemon's own
+//! log has what changes members and tokens; the log of a tenant has the calls of its members.
 
 use serde::Serialize;
 use toolrack_daemon::shown::audit::Row;
@@ -94,12 +96,11 @@ async fn tenant_rows(tenant: &Tenant, query: &AuditQuery, context: &Context) -> 
     Ok(rows.into_iter().map(|row| LogRow { tenant: Some(tenant.id.clone()), row }).collect())
 }
 
-/// Returns a line for each row, which begins with the log that has the row, and ends with the member who acted.
+/// Returns a line for each row, which begins with the log that has the row.
 fn page(log_rows: &[LogRow]) -> String {
     let line = |LogRow { tenant, row }: &LogRow| {
         let mut line = vec![Cell::new(Tone::Plain, tenant.as_deref().unwrap_or("(team)"))];
         line.extend(cells(row));
-        line.push(Cell::new(Tone::Faint, text::for_line(row.entry.name.as_deref().unwrap_or_default())));
         line
     };
     columns(&log_rows.iter().map(line).collect::<Vec<_>>()).join("\n")

@@ -1,4 +1,6 @@
-//! Runs `toolrack team quotas`, which shows how much of their quotas all tenants have used.
+//! Runs `toolrack team quotas`, which shows how much of their quotas all tenants have used. A team has tenants, each
+//! with servers and data of its own, and each tenant has members: people and services. A quota belongs to a tenant, to
+//! each of its members, or to the clients of a profile.
 
 use serde::Serialize;
 use toolrack_daemon::shown::{quotas::QuotaUsage, rfc3339_seconds};

@@ -1,4 +1,5 @@
-//! Defines the arguments of `pending`, `trust` and `untrust`.
+//! Defines the arguments of `pending`, `trust` and `untrust`. An entry that a project brings waits (is pending) until
+//! the user agrees to run it. A tool whose definition has changed is in quarantine until the user approves the change.
 
 use clap::{Args, Subcommand};
 

@@ -1,4 +1,4 @@
-//! Shows which programs are connected, and how their files change.
+//! Shows which programs are connected to Toolrack, and how their files change.
 
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,7 @@ use std::{
     io::{self, Read as _, Seek as _, SeekFrom},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -31,36 +31,56 @@ pub(super) fn log_path(data_folder: &Path) -> PathBuf {
     data_folder.join("daemon.log")
 }
 
-/// Starts `toolrack serve` with the words after `daemon VERB`, and waits until other commands can find it.
+/// Starts `toolrack serve` with the words after `daemon VERB`, and waits until other commands can find it. If a daemon
+/// that was started at the same moment was quicker, returns that one.
 ///
 /// # Errors
 /// When the daemon does not start. The failure contains the daemon's last message.
 pub(super) async fn start(verb: &str, words: &[OsString], data_folder: &Path) -> Result<DaemonRecord, Failure> {
     let path = log_path(data_folder);
     let (file, length_before) = open_log(&path).map_err(|error| log_failure(&path, &error))?;
-    let mut child = spawn(&serve_words(verb, words), file).map_err(|error| {
+    let child = spawn(&serve_words(verb, words), file).map_err(|error| {
         Failure::new(Exit::Other, "NOT_STARTED", format!("the daemon cannot be started: {}", in_words(&error)))
     })?;
+    let mut daemon = StartingDaemon { child, is_started: false };
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
         if let Some(record) =
-            DaemonRecord::read(data_folder).filter(|record| record.pid == child.id() && record.is_alive())
+            DaemonRecord::read(data_folder).filter(|record| record.pid == daemon.child.id() && record.is_alive())
             && lending::daemon_status(data_folder).await.is_some()
         {
+            daemon.is_started = true;
             return Ok(record);
         }
-        if let Ok(Some(status)) = child.try_wait() {
-            let exit = status.code().and_then(|code| u8::try_from(code).ok()).map_or(Exit::Other, Exit::from_code);
-            return Err(start_failure(exit, &read_end(&path, length_before)));
+        if let Ok(Some(status)) = daemon.child.try_wait() {
+            // It ends because of another daemon of this user, which was started at the same moment.
+            if let Some(other) = DaemonRecord::read(data_folder).filter(DaemonRecord::is_alive) {
+                return Ok(other);
+            }
+            return Err(start_failure(failed_exit(status), &read_end(&path, length_before)));
         }
         if Instant::now() > deadline {
-            // No command would find a daemon that does not listen. Both calls fail only if it has ended meanwhile.
-            let _ = child.kill();
-            let _ = child.wait();
             let message = format!("the daemon did not listen within {} s", START_TIMEOUT.as_secs());
             return Err(Failure::new(Exit::Other, "NOT_STARTED", message).hint("`toolrack daemon logs` shows more"));
         }
         sleep(PROCESS_POLL_INTERVAL).await;
+    }
+}
+
+/// A daemon that other commands do not find yet. Ends when this is dropped before it has started: after the time-out,
+/// and when the user interrupts `daemon start`.
+struct StartingDaemon {
+    child: Child,
+    is_started: bool,
+}
+
+impl Drop for StartingDaemon {
+    fn drop(&mut self) {
+        if !self.is_started {
+            // Both calls fail only if it has ended already.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -118,6 +138,12 @@ pub(super) fn serve_words(verb: &str, words: &[OsString]) -> Vec<OsString> {
     serve
 }
 
+/// Returns the exit code for a daemon that did not start, and ended with `status`: never that of success.
+fn failed_exit(status: ExitStatus) -> Exit {
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
+    code.map_or(Exit::Other, Exit::from_code)
+}
+
 /// The failure that a daemon wrote before it ended.
 fn start_failure(exit: Exit, output: &str) -> Failure {
     let last_line_after = |label: &str| output.lines().rev().find_map(|line| line.strip_prefix(label));
@@ -162,6 +188,14 @@ mod tests {
             as_serve_of("restart", "toolrack --agent restart daemon restart --allow start"),
             "--agent restart serve --detached --no-open --allow start"
         );
+    }
+
+    #[test]
+    fn a_daemon_that_did_not_start_never_counts_as_success() {
+        use std::os::unix::process::ExitStatusExt as _;
+        let exit_of = |wait_status| failed_exit(ExitStatus::from_raw(wait_status));
+        // An exit code is in the second byte of the status, and a signal in the first.
+        assert_eq!([0, 2 << 8, 77 << 8, 9].map(exit_of), [Exit::Other, Exit::Usage, Exit::Other, Exit::Other]);
     }
 
     #[test]

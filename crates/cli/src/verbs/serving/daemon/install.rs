@@ -103,7 +103,7 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], context: &Co
     let unit = unit_path(&args.unit, &context.environment)?;
     let program = std::env::current_exe().map_err(|error| write_failure(&unit, &error))?;
     let text = unit_text(&program, &serve_command(args, words), args.unit.system, &context.environment);
-    if fs::read_to_string(&unit).is_ok_and(|old_text| !old_text.starts_with(FIRST_LINE_START)) {
+    if author_of(&unit).map_err(|error| write_failure(&unit, &error))? == UnitAuthor::Another {
         return Err(foreign_unit(&unit).hint("move it away, or name another folder with --unit-folder"));
     }
     write(&unit, &text).map_err(|error| write_failure(&unit, &error))?;
@@ -130,17 +130,17 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], context: &Co
 /// Removes the unit, if `daemon install` has written it.
 pub(super) async fn uninstall(args: &UninstallArgs, context: &Context) -> Result<Exit, Failure> {
     let unit = unit_path(&args.unit, &context.environment)?;
-    let old_text = fs::read_to_string(&unit);
-    if old_text.as_ref().is_ok_and(|text| !text.starts_with(FIRST_LINE_START)) {
-        return Err(foreign_unit(&unit).hint("remove it yourself, if you no longer want it"));
-    }
-    let removed = old_text.is_ok();
-    if removed {
-        fs::remove_file(&unit).map_err(|error| {
-            let message = format!("{} cannot be removed: {}", unit.display(), in_words(&error));
-            Failure::new(Exit::Other, "NOT_REMOVED", message)
-        })?;
-    }
+    let not_removed = |error: &io::Error| {
+        let message = format!("{} cannot be removed: {}", unit.display(), in_words(error));
+        Failure::new(Exit::Other, "NOT_REMOVED", message)
+    };
+    let removed = match author_of(&unit).map_err(|error| not_removed(&error))? {
+        UnitAuthor::Another => {
+            return Err(foreign_unit(&unit).hint("remove it yourself, if you no longer want it"));
+        }
+        UnitAuthor::Toolrack => fs::remove_file(&unit).map(|()| true).map_err(|error| not_removed(&error))?,
+        UnitAuthor::Missing => false,
+    };
     let stop = if args.unit.system {
         "systemctl disable --now toolrack; systemctl daemon-reload"
     } else {
@@ -154,6 +154,30 @@ pub(super) async fn uninstall(args: &UninstallArgs, context: &Context) -> Result
         context.screen.note(&format!("there is no {}", unit.display()));
     }
     Ok(Exit::Ok)
+}
+
+/// The author of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UnitAuthor {
+    /// `daemon install`.
+    Toolrack,
+    /// Another program, or a user.
+    Another,
+    /// There is no such file.
+    Missing,
+}
+
+/// Returns the author of the file `unit`.
+///
+/// # Errors
+/// When there is such a file, and it cannot be read.
+fn author_of(unit: &Path) -> io::Result<UnitAuthor> {
+    match fs::read(unit) {
+        Ok(content) if content.starts_with(FIRST_LINE_START.as_bytes()) => Ok(UnitAuthor::Toolrack),
+        Ok(_) => Ok(UnitAuthor::Another),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(UnitAuthor::Missing),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the path of the unit.
@@ -271,6 +295,22 @@ fn foreign_unit(unit: &Path) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_that_is_not_text_or_cannot_be_read_is_not_taken_for_a_missing_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let unit = folder.path().join(UNIT_NAME);
+        assert_eq!(author_of(&unit).unwrap(), UnitAuthor::Missing);
+        for (content, author) in [
+            (&b"[Unit]\nDescription=\xff\n"[..], UnitAuthor::Another),
+            (b"", UnitAuthor::Another),
+            (b"# Written by `toolrack daemon install`\n\xff", UnitAuthor::Toolrack),
+        ] {
+            fs::write(&unit, content).unwrap();
+            assert_eq!(author_of(&unit).unwrap(), author);
+        }
+        assert!(author_of(folder.path()).is_err());
+    }
 
     #[test]
     fn words_reach_the_daemon_as_they_were_typed() {

@@ -1,5 +1,5 @@
 //! Remembers what a client and a backend of the gateway have agreed, so that the next backend can continue the
-//! conversation.
+//! conversation. A backend answers the client: it is a daemon, or the gateway in this process.
 
 use std::collections::{BTreeMap, HashMap};
 

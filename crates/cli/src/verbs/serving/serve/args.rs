@@ -1,4 +1,5 @@
-//! Defines the arguments of `serve`.
+//! Defines the arguments of `serve`. A team has tenants, each with servers and data of its own, and each tenant has
+//! members: people and services. Replicas are several daemons that serve one team together.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 

@@ -35,8 +35,8 @@ pub(super) fn limit_connections(options: Options, screen: &Screen) -> Options {
     }
 }
 
-/// Returns how many connections `limit` open files allow: one for each file that is not reserved, or half of all files
-/// if that is more; at least 2, of which one may be unauthenticated.
+/// Returns how many connections `limit` open files allow: one for each file that is not reserved. If that is less than
+/// half of the files, returns half of them. Never less than 2, so that one connection stays for a caller with a token.
 fn connections_within(limit: u64) -> usize {
     usize::try_from(limit.saturating_sub(RESERVED_FILES).max(limit / 2)).unwrap_or(usize::MAX).max(2)
 }

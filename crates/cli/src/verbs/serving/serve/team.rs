@@ -1,5 +1,7 @@
-//! Prepares `serve --team`. Makes the world of each tenant from the tenant's own folder, and the worlds of the tenant's
-//! members. A world is a host with its rules, questions and events.
+//! Prepares `serve --team`. A team has tenants, each with servers and data of its own, and each tenant has members:
+//! people and services. Makes the world of each tenant from the tenant's own folder, and the worlds of its members. A
+//! world is a host with its rules, questions and events. The front door is the part of the daemon at which members sign
+//! in.
 
 use std::{
     collections::BTreeMap,
@@ -358,8 +360,8 @@ async fn own_servers(tenant: &Tenant, context: &Context) -> Result<Option<Arc<Ow
     Ok(Some(Arc::new(own_servers)))
 }
 
-/// Returns the function that makes the world of a member of the tenant: a host for the member alone, to which the
-/// tenant's host lends its servers, and the parts that only the member has.
+/// Returns the function that makes the world of a member of the tenant. The member gets a host and some other parts
+/// alone; the tenant's host lends its servers to that host.
 fn member_world_maker(world_options: &WorldOptions, context: &Context, tenant_parts: &Parts) -> MakeWorld {
     let (member_parts_factory, world_options, model_context) =
         (Arc::new(context.member_parts_factory()), world_options.clone(), context.model_context());
