@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::Args;
@@ -71,6 +72,12 @@ const SYSTEM_UNIT: &str = include_str!("install/system.service");
 /// The data folder of the machine's daemon. systemd makes it, as the unit says.
 const SYSTEM_HOME: &str = "/var/lib/toolrack";
 
+/// How long the daemon may take to end its servers and itself, after the time that its options give to calls under way.
+const END_TIME: Duration = Duration::from_secs(37);
+
+/// The folders of homes, which the machine's daemon cannot see (`ProtectHome` in its unit).
+const HOME_FOLDERS: &[&str] = &["/home", "/root", "/run/user"];
+
 /// The variables that the unit copies at installation, if they are set.
 const COPIED_VARIABLES: &[&str] = &["TOOLRACK_HOME", "TOOLRACK_MCP_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 
@@ -102,14 +109,14 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], context: &Co
     }
     let unit = unit_path(&args.unit, &context.environment)?;
     let program = std::env::current_exe().map_err(|error| write_failure(&unit, &error))?;
-    let text = unit_text(&program, &serve_command(args, words), args.unit.system, &context.environment);
+    let daemon =
+        DaemonCommand { program: &program, words: &serve_command(args, words), end_time: end_time(&args.serve) };
+    let text = unit_text(&daemon, args.unit.system, &context.environment);
     if fs::read_to_string(&unit).is_ok_and(|old_text| !old_text.starts_with(FIRST_LINE_START)) {
         return Err(foreign_unit(&unit).hint("move it away, or name another folder with --unit-folder"));
     }
     write(&unit, &text).map_err(|error| write_failure(&unit, &error))?;
-    // npx and uvx run programs from folders with these names.
-    if ["/_npx/", "/uv/"].iter().any(|cache| program.to_string_lossy().contains(cache)) {
-        let message = "the unit starts a program in a cache, which may be emptied; install Toolrack, and do this again";
+    if let Some(message) = warning_about(&program, args.unit.system) {
         context.screen.warning(message);
     }
     let (start, undo) = if args.unit.system {
@@ -191,10 +198,35 @@ fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
     command
 }
 
+/// What the unit says of the daemon.
+struct DaemonCommand<'a> {
+    program: &'a Path,
+    words: &'a [String],
+    /// How long the daemon may take to end before systemd kills it.
+    end_time: Duration,
+}
+
+/// Returns how long a daemon with these options may take to end: it serves on, then waits for calls, then ends.
+fn end_time(options: &ServeArgs) -> Duration {
+    options.drain.unwrap_or_default().saturating_add(options.grace).saturating_add(END_TIME)
+}
+
+/// Returns why a unit with this program may not start, if there is a reason.
+fn warning_about(program: &Path, is_system: bool) -> Option<&'static str> {
+    // npx and uvx run programs from folders with these names.
+    if ["/_npx/", "/uv/"].iter().any(|cache| program.to_string_lossy().contains(cache)) {
+        return Some("the unit starts a program in a cache, which may be emptied; install Toolrack, and do this again");
+    }
+    (is_system && HOME_FOLDERS.iter().any(|folder| program.starts_with(folder))).then_some(
+        "the unit does not start, because the machine's daemon cannot see home folders, and this program is in one; \
+         install Toolrack from the Debian package or into /usr/local, and do this again",
+    )
+}
+
 /// Returns the text of the unit.
-fn unit_text(program: &Path, words: &[String], is_system: bool, environment: &Environment) -> String {
-    let mut command = quoted(&program.to_string_lossy());
-    for word in words {
+fn unit_text(daemon: &DaemonCommand<'_>, is_system: bool, environment: &Environment) -> String {
+    let mut command = quoted(&daemon.program.to_string_lossy());
+    for word in daemon.words {
         command.push(' ');
         command += &quoted_argument(word);
     }
@@ -207,6 +239,7 @@ fn unit_text(program: &Path, words: &[String], is_system: bool, environment: &En
     let variables: String = variables.into_iter().map(line).collect();
     let unit = if is_system { SYSTEM_UNIT } else { USER_UNIT };
     let unit = unit.replace("@REPOSITORY@", env!("CARGO_PKG_REPOSITORY")).replace("@ENVIRONMENT@", &variables);
+    let unit = unit.replace("@END_TIME@", &daemon.end_time.as_secs().to_string());
     // Replace the command last, so that nothing in it is taken for a placeholder.
     unit.replace("@COMMAND@", &command)
 }
@@ -282,9 +315,42 @@ mod tests {
     #[test]
     fn a_user_s_unit_has_the_current_path_without_relative_folders() {
         let environment = Environment::new([("PATH", "/a:.:b:/c d"), ("TOOLRACK_HOME", "/t"), ("OTHER", "x")]);
-        let text = unit_text(Path::new("/bin/toolrack"), &["serve".to_owned()], false, &environment);
+        let words = ["serve".to_owned()];
+        let daemon = DaemonCommand { program: Path::new("/bin/toolrack"), words: &words, end_time: END_TIME };
+        let text = unit_text(&daemon, false, &environment);
         assert!(text.contains("\nExecStart=\"/bin/toolrack\" \"serve\"\n"), "{text}");
         assert!(text.contains("\nEnvironment=\"PATH=/a:/c d\"\nEnvironment=\"TOOLRACK_HOME=/t\"\nWork"), "{text}");
         assert!(!text.contains("OTHER") && !text.contains('@'), "{text}");
+    }
+    #[test]
+    fn systemd_waits_for_the_calls_that_the_options_of_the_daemon_wait_for() {
+        #[derive(clap::Parser)]
+        struct Typed {
+            #[command(flatten)]
+            serve: ServeArgs,
+        }
+        for (options, seconds) in [(&[][..], 40), (&["--grace", "10m", "--drain", "5s"][..], 642)] {
+            let typed = <Typed as clap::Parser>::try_parse_from([&["toolrack"], options].concat()).unwrap();
+            for is_system in [false, true] {
+                let end_time = end_time(&typed.serve);
+                let daemon = DaemonCommand { program: Path::new("/bin/toolrack"), words: &[], end_time };
+                let text = unit_text(&daemon, is_system, &Environment::new([("PATH", "/bin")]));
+                assert!(text.contains(&format!("\nTimeoutStopSec={seconds}\n")), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_that_the_machine_s_daemon_cannot_see_is_a_warning() {
+        for (program, is_system, is_warned) in [
+            ("/home/ada/.local/bin/toolrack", true, true),
+            ("/root/.cargo/bin/toolrack", true, true),
+            ("/home/ada/.local/bin/toolrack", false, false),
+            ("/usr/bin/toolrack", true, false),
+            ("/homework/bin/toolrack", true, false),
+            ("/var/cache/_npx/1/toolrack", false, true),
+        ] {
+            assert_eq!(warning_about(Path::new(program), is_system).is_some(), is_warned, "{program}");
+        }
     }
 }
