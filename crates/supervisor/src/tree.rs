@@ -271,6 +271,13 @@ struct ProcessLimit {
     helpers: u32,
 }
 
+impl ProcessLimit {
+    /// Returns whether the server may have this many descendants of the supervisor.
+    fn allows(self, descendants: usize) -> bool {
+        descendants as u64 <= u64::from(self.max) + u64::from(self.helpers)
+    }
+}
+
 /// The server and its descendants.
 struct Tree {
     server: Pid,
@@ -304,8 +311,8 @@ impl Tree {
 
     /// Kills the server if it has more processes than it may.
     fn enforce_process_limit(&mut self) {
-        let Some(ProcessLimit { max, helpers }) = self.limit.filter(|_| self.phase == Phase::Watching) else { return };
-        if table::descendants_of(std::process::id()).len() <= (max + helpers) as usize {
+        let Some(limit) = self.limit.filter(|_| self.phase == Phase::Watching) else { return };
+        if limit.allows(table::descendants_of(std::process::id()).len()) {
             return;
         }
         // Kill the group first: the kernel does that in one step, during which no process of the group can start
@@ -324,7 +331,7 @@ impl Tree {
             }
         }
         if self.exit.is_none() {
-            self.server_ended(Exit::TooManyProcesses(max));
+            self.server_ended(Exit::TooManyProcesses(limit.max));
         }
         self.kill();
     }
