@@ -21,8 +21,8 @@ use crate::{
 /// `daemon install`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The daemon takes the options of `toolrack serve`; relative paths in them start at your home folder. The unit starts with \
-your session, and has the PATH of this moment; change it with `systemctl --user edit toolrack`.
+    after_help = "The daemon takes the options of `toolrack serve`. The unit starts with your session, and has the PATH of this \
+moment; change it with `systemctl --user edit toolrack`.
 
 Examples:
   toolrack daemon install
@@ -178,16 +178,27 @@ fn unit_path(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Fail
     Ok(folder.join("systemd/user").join(UNIT_NAME))
 }
 
-/// Returns the words of a `serve` command with the options of this `daemon install`.
+/// The options whose value is a file or folder.
+const PATH_OPTIONS: &[&str] =
+    &["--tls-cert", "--tls-key", "--token-file", "--team", "--mcp-config", "--root", "--answers"];
+
+/// Returns the words of a `serve` command with the options of this `daemon install`. Paths in them are absolute, because
+/// the daemon starts in another folder.
 fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
     let mut command = Vec::new();
     let mut words = serve_words("install", words).into_iter().map(|word| word.to_string_lossy().into_owned());
     while let Some(word) = words.next() {
-        match word.as_str() {
+        let (name, joined_value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        match name {
             "--system" => {}
-            // The next word is the value of the option.
-            "--unit-folder" => drop(words.next()),
-            other if other.starts_with("--unit-folder=") => {}
+            "--unit-folder" => drop(joined_value.or_else(|| words.next())),
+            _ if PATH_OPTIONS.contains(&name) => {
+                let value = joined_value.or_else(|| words.next()).unwrap_or_default();
+                command.push(format!("{name}={}", absolute(&value)));
+            }
             _ => command.push(word),
         }
     }
@@ -196,6 +207,13 @@ fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
         command.extend(["--token-file".to_owned(), format!("{SYSTEM_HOME}/token")]);
     }
     command
+}
+
+/// Returns a path as an absolute one. `--mcp-config` also takes `-` and JSON, which stay as they are.
+fn absolute(path: &str) -> String {
+    let is_path = !path.is_empty() && path != "-" && !path.trim_start().starts_with('{');
+    let absolute = is_path.then(|| std::path::absolute(path).ok()).flatten();
+    absolute.map_or_else(|| path.to_owned(), |absolute| absolute.to_string_lossy().into_owned())
 }
 
 /// What the unit says of the daemon.
@@ -338,6 +356,22 @@ mod tests {
                 assert!(text.contains(&format!("\nTimeoutStopSec={seconds}\n")), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn paths_in_options_lead_to_the_same_files_from_the_folder_of_the_unit() {
+        #[derive(clap::Parser)]
+        struct Typed {
+            #[command(flatten)]
+            install: InstallArgs,
+        }
+        let typed = <Typed as clap::Parser>::try_parse_from(["toolrack"]).unwrap();
+        let words = "toolrack daemon install --team team.toml --unit-folder x --tls-key=/k --unit-folder=y --mcp-config {} --drain 3s";
+        let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+        let command = serve_command(&typed.install, &words);
+        let folder = std::path::absolute(".").unwrap();
+        let team = format!("--team={}/team.toml", folder.display());
+        assert_eq!(command[3..], [&*team, "--tls-key=/k", "--mcp-config={}", "--drain", "3s"]);
     }
 
     #[test]
