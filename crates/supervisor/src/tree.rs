@@ -1,4 +1,7 @@
-//! Does the work of a supervisor process, from its start to its exit. The code is single-threaded and synchronous.
+//! Does the work of a supervisor, the process between the host and one stdio server, from its start to its exit: it
+//! starts the server, watches it, and ends it together with everything that the server has started. The server and its
+//! descendants are the *tree*. For a server in the sandbox, it first starts a *launcher*: this program once more, which
+//! gives up rights and then becomes the server. The code is single-threaded and synchronous.
 
 #![expect(
     clippy::disallowed_methods,
@@ -284,7 +287,7 @@ struct Tree {
     /// How the server ended; `None` while it runs.
     exit: Option<Exit>,
     phase: Phase,
-    /// The processes that got `SIGTERM`.
+    /// The processes that got `SIGTERM` already: none gets a second one.
     terminated: HashSet<Identity>,
     reports: File,
     /// The limit of processes, if there is one.
