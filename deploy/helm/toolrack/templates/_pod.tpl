@@ -35,6 +35,8 @@ spec:
     runAsUser: 65532
     runAsGroup: 65532
     fsGroup: 65532
+    # Otherwise each start opens all files to the group, and the daemon refuses a token that others may read.
+    fsGroupChangePolicy: OnRootMismatch
     seccompProfile:
       type: RuntimeDefault
   {{- with .Values.nodeSelector }}
