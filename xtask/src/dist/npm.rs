@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::readme;
 use super::released::{REPOSITORY, Released};
 use super::staged::{PROGRAMS, Staged, copy_file, write};
 use super::target::Target;
@@ -57,7 +58,7 @@ fn lay_out(builds: &[Staged], folder: &Path, released: &Released) -> Result<Vec<
     let package = folder.join("toolrack");
     write(&package.join("bin/toolrack.js"), &launcher(&targets))?;
     write(&package.join("package.json"), &launcher_manifest(&targets, released))?;
-    copy_file(&root().join("README.md"), &package.join("README.md"), 0o644)?;
+    write(&package.join("README.md"), &readme::for_registries(&released.version))?;
     copy_licences(&package)?;
     packages.push(package);
     Ok(packages)
