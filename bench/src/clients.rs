@@ -1,4 +1,5 @@
-//! The clients that are measured: Toolrack, the limit, and the installed peers.
+//! The clients that are measured: Toolrack, the limit, and the installed clients of others (peers). The *limit* is a
+//! program that moves the same bytes without an MCP library: it shows what the machine can do.
 
 use std::{
     env,
@@ -288,8 +289,8 @@ fn reported(gateway: Result<Gateway, AnyError>) -> Option<Gateway> {
     gateway.inspect_err(|error| eprintln!("a gateway could not be started: {error}")).ok()
 }
 
-/// Returns a command of Toolrack's command line. Below `home` it has a configuration file, trust, a store and
-/// everything else that a user has.
+/// Returns a command of Toolrack's command line. Below `home` it has a configuration file, a database and everything
+/// else that a user has.
 fn toolrack(program: &Path, home: &Path, server: &[String], work: Work) -> Option<Invocation> {
     let (command, args) = server.split_first()?;
     let entry = serde_json::json!({ "mcpServers": { "fast": { "command": command, "args": args } } });

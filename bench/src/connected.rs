@@ -1,4 +1,5 @@
-//! Toolrack as this benchmark uses it: through the whole host, with its gate, its bounds and its supervisor.
+//! Toolrack as this benchmark uses it: through the whole host, with the gate that judges each call, the bounds of time
+//! and size, and the supervisor process beside each stdio server.
 
 use serde_json::{Map, Value, json};
 use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec, State};

@@ -1,4 +1,5 @@
-//! The fast server inside this process.
+//! The fast server inside this process. It answers with as little work as the protocol allows, so that a measurement is
+//! about the host. It can start late, and die after some messages.
 
 use std::time::Duration;
 

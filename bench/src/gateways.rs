@@ -1,4 +1,5 @@
-//! Starts gateways, Toolrack's and those of its peers: an MCP server over HTTP in front of a server over stdio.
+//! Starts gateways, Toolrack's and those of others. A gateway is an MCP server over HTTP in front of a server over
+//! stdio.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! The work that a client is asked to do.
+//! The work that a client is asked to do: a row of the benchmark's table, an amount, and where the server is.
 
 use std::{env, fmt};
 

@@ -1,4 +1,5 @@
-//! What the programs of the benchmark share: how a client is called, and how it measures.
+//! What the programs of the benchmark share: how a client is called, and how it measures. A *row* is one kind of work,
+//! such as calls over HTTP with 64 in flight; every client that can do it is one column of the table.
 //!
 //! Every client, in whatever language, is called as `PROGRAM ROW COUNT [-- COMMAND…]` or `PROGRAM ROW COUNT URL`, does
 //! the work of the row once, and prints one [`Figures`] as a line of JSON. The runner (`main.rs`) calls them in turns.

@@ -1,8 +1,9 @@
 //! Runs every row with every client in turns, and prints the table: `toolrack-bench [--rounds N] [--pin] [ROW |
 //! CLIENT]…`.
 //!
-//! The speed of a machine varies. So every round runs all clients, and a slow minute affects all of them; and only
-//! medians and ratios within one run count. This program only reports: no figure makes it fail.
+//! A row is one kind of work, and a client is one column. The speed of a machine varies, so every round runs all
+//! clients: a slow minute then affects all of them. Only medians and ratios within one run count. This program only
+//! reports: no figure makes it fail.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]
 

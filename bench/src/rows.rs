@@ -1,4 +1,4 @@
-//! The rows of the table.
+//! The rows of the table: the kinds of work that every client does, and the figure that a row compares.
 
 use toolrack_bench::{Figures, Row};
 
@@ -22,9 +22,12 @@ pub(crate) enum Work {
 /// One row.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    /// The name on the command line.
     pub(crate) name: &'static str,
+    /// The name in the table.
     pub(crate) title: &'static str,
     pub(crate) work: Work,
+    /// The amount of work: calls, servers, bytes or steps.
     pub(crate) count: usize,
     /// The options of `bench-server` for this row.
     pub(crate) server: &'static [&'static str],

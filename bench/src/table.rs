@@ -1,4 +1,5 @@
-//! The table: medians, and ratios to the limit.
+//! The table of the benchmark: medians, and ratios to the limit. The limit is a client that moves the same bytes
+//! without an MCP library.
 
 use std::fmt::Write;
 

@@ -93,6 +93,24 @@ def differences(one: object, other: object, place: str = "") -> list[str]:
     return [] if one == other else [f"{place}: {one!r} in the chart, {other!r} in the plain manifest"]
 
 
+def folders_of_root(came: dict) -> list[str]:
+    """The folders on the volume that the daemon could not write into: the runtime of containers makes the folder of a mounted
+    file for root, unless it is mounted itself."""
+    (workload,) = [came[kind] for kind in ("Deployment", "StatefulSet") if kind in came]
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    mounts = {pathlib.PurePosixPath(mount["mountPath"]): mount for mount in container["volumeMounts"]}
+    files = [path for path, mount in mounts.items() if mount["name"] == "team" and path.is_relative_to("/var/lib/toolrack")]
+    return [f"{path.parent} belongs to root" for path in files if path.parent not in mounts]
+
+
+def opened_files(came: dict) -> list[str]:
+    """Whether Kubernetes would give the files of the volume to their group at each start, the token (mode 0600) among them."""
+    (workload,) = [came[kind] for kind in ("Deployment", "StatefulSet") if kind in came]
+    context = workload["spec"]["template"]["spec"]["securityContext"]
+    keeps = "fsGroup" not in context or context.get("fsGroupChangePolicy") == "OnRootMismatch"
+    return [] if keeps else ["fsGroup opens the files of the volume at each start"]
+
+
 def main() -> None:
     packages, folder = map(pathlib.Path, sys.argv[1:])
     folder.mkdir(parents=True, exist_ok=True)
@@ -117,6 +135,7 @@ def main() -> None:
         rendered.write_text(text)
         done(validate, "--strict", rendered)
         came = objects(text)
+        problems += [f"{name}: {line}" for line in folders_of_root(came) + opened_files(came)]
         if name in EQUAL:
             plain = objects((PLAIN / EQUAL[name]).read_text())
             problems += [f"{EQUAL[name]}: {line}" for line in differences(came, plain)]

@@ -11,6 +11,10 @@ set -eu
 version='@VERSION@'
 base=${TOOLRACK_BASE_URL:-'@BASE@'}
 prefix=${TOOLRACK_PREFIX:-${HOME:?"error: HOME is not set; set it, or TOOLRACK_PREFIX"}/.local}
+case $prefix in
+/*) ;;
+*) prefix=$PWD/$prefix ;;
+esac
 # Each kind of machine, and the hash of its archive.
 hashes='@HASHES@'
 
@@ -64,11 +68,30 @@ hash_of() {
     fi
 }
 
-# Puts the file $1 at $2 in one step, so that a program that runs, or a second installer, never meets half of it.
+# Calls the command $1 with each installed file, until it fails.
+each_file() {
+    while IFS= read -r file; do
+        "$1" "$prefix/$file" "$work/$name/$file" || return
+    done <"$work/files"
+}
+
+# The file $2 beside $1.
+copy() {
+    mkdir -p "${1%/*}" && cp "$2" "$1.new.$$"
+}
+
+# The copy as $1 in one step, so that a program that runs, or a second installer, never meets half of it.
 place() {
-    mkdir -p "${2%/*}"
-    cp "$1" "$2.new.$$"
-    mv -f "$2.new.$$" "$2"
+    mv -f "$1.new.$$" "$1"
+}
+
+remove_copy() {
+    rm -f "$1.new.$$"
+}
+
+clean_up() {
+    [ ! -f "$work/files" ] || each_file remove_copy || true
+    rm -rf "$work"
 }
 
 main() {
@@ -77,7 +100,7 @@ main() {
     wanted=$(printf '%s\n' "$hashes" | sed -n "s/^$target //p")
     [ -n "$wanted" ] || fail "there is no archive of version $version for $target" "$base may have another version"
     work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
+    trap clean_up EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
     name=toolrack-$version-$target
@@ -94,9 +117,9 @@ main() {
 
     # The one that users start comes last.
     (cd "$work/$name" && find share bin/toolrack-supervisor bin/toolrack -type f) >"$work/files"
-    while IFS= read -r file; do
-        place "$work/$name/$file" "$prefix/$file" || fail "$prefix/$file cannot be written" 'name another folder in TOOLRACK_PREFIX'
-    done <"$work/files"
+    # A full disk shows while the files are copied, and then what was installed before stays as it is.
+    each_file copy || fail "$prefix/$file cannot be written" 'make room, or name another folder in TOOLRACK_PREFIX'
+    each_file place || fail "$prefix/$file cannot be replaced" 'name another folder in TOOLRACK_PREFIX'
 
     printf 'Toolrack %s is in %s/bin; its manual and what completes words are in %s/share.\n' "$version" "$prefix" "$prefix"
     case :$PATH: in

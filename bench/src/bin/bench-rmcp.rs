@@ -1,4 +1,5 @@
-//! Measures the official Rust SDK, without a host around it.
+//! Measures a client that is written with the official Rust SDK (`rmcp`) and has nothing around it: no rules, no
+//! bounds, no supervision.
 
 use std::{
     sync::Arc,

@@ -1,4 +1,5 @@
-//! Describes the confinement of a server, and converts it into words of a command line and back.
+//! Describes the confinement of a server, which is what a server in the sandbox may do, and converts it into words of a
+//! command line and back: the supervisor gets it from the host in that way.
 //!
 //! Each word is `NAME=VALUE`. A path keeps its bytes: it is everything after the `=`.
 

@@ -1,8 +1,9 @@
 //! Removes the container of a server once the client of the container engine, such as `docker run`, has ended.
 //!
 //! The processes of a container do not descend from the client that started it: `docker run` asks a daemon for the
-//! container, and `podman run` leaves it to another process. Signals can only kill the client, and the container then
-//! keeps running. Therefore the process that ends the client also asks the engine to remove the container.
+//! container, and `podman run` leaves it to another process. A signal kills only the client, and the container goes on.
+//! Therefore the process that ends the client (the supervisor, or the host where there is none) also asks the engine to
+//! remove the container.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;

@@ -1,4 +1,6 @@
-//! Determines the files and folders that a confined server may reach.
+//! Determines the files and folders that a confined server (one in the sandbox) may reach: those of the system that
+//! every program needs, its own installation, its working folder, and what its entry names. An *entry* is the server's
+//! configuration.
 
 #![expect(
     clippy::disallowed_methods,
@@ -43,8 +45,8 @@ impl Command<'_> {
     /// the server's namespaces. These contain only what was granted, so it is then safe to follow every link.
     ///
     /// # Errors
-    /// If a file or folder that the entry (the server's configuration) names does not exist, or if the path to it goes
-    /// through a link that a server could have made.
+    /// If a file or folder that the entry names does not exist, or if the path to it goes through a link that a server
+    /// could have made.
     pub(crate) fn grants(&self, is_in_namespaces: bool) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();

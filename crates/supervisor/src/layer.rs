@@ -1,4 +1,5 @@
-//! Lists the layers of the sandbox: the parts of the system that take rights from a confined server.
+//! Lists the layers of the sandbox: the parts of the Linux kernel that take rights from a server whose entry
+//! (configuration) asks for a sandbox.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod namespaces;
@@ -44,10 +45,10 @@ macro_rules! layers {
                 "not in this system: an entry with `sandbox` does not start".to_owned()
             }
 
-            /// Takes from this process the rights that the confined server must not have.
+            /// Takes from this process, which becomes the server, the rights that the server must not have.
             ///
             /// # Errors
-            /// Why the system cannot enforce the confinement, unless that allows to leave it out.
+            /// Why the server must not start: the system cannot enforce this layer, or its entry names what is not there.
             #[cfg(target_os = "linux")]
             pub(crate) fn apply(self, command: &Command<'_>, isolation: Option<Isolation>) -> Result<(), String> {
                 match self {

@@ -1,7 +1,8 @@
 //! Finds out whether a process belongs to a server, which means that one of its ancestors is a supervisor.
 //!
-//! A supervisor is a subreaper, so a process of a server stays below it even if its parent dies. For a process in a
-//! process namespace of its own, this uses the process id outside the namespace.
+//! A supervisor is the process that watches one server. Orphans below it become its children
+//! (`PR_SET_CHILD_SUBREAPER`), so a process of a server stays below it even if its parent dies. A process may be in a
+//! process namespace of its own; the id here is the one that it has outside of it.
 
 #![expect(clippy::disallowed_methods, reason = "the process table is a folder of files")]
 

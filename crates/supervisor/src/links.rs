@@ -1,6 +1,6 @@
-//! Checks symbolic links in the paths that an entry (the configuration of a server) grants to a confined server. A
-//! server can make links wherever it may change files, and these must not be followed when the server starts again: by
-//! then, the granted `data` could be a link to the user's keys.
+//! Checks symbolic links in the paths that an entry (the configuration of a server) grants to a server in the sandbox.
+//! A server can make links wherever it may change files. When it starts again, such a link must not be followed: the
+//! granted folder `data` could have become a link to the user's keys.
 
 #![expect(clippy::disallowed_methods, reason = "this code must read links and folders directly")]
 

@@ -1,4 +1,5 @@
-//! Defines the messages between host and supervisor, and the ways in which a server can end.
+//! Defines the messages between the host and a supervisor (the process that watches one server), and the ways in which
+//! a server can end. The host sends orders, the supervisor sends reports.
 
 use std::fmt;
 #[cfg(target_os = "linux")]

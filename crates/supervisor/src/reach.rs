@@ -1,5 +1,5 @@
-//! Follows each path of a confined server once, and holds the file at its end open. So the server gets the same file
-//! that was checked, even if the path leads to another file a moment later.
+//! Follows each path that a server in the sandbox may use, once, and holds the file at its end open. So the server gets
+//! the file that was checked, even if the path leads to another file a moment later.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,4 +1,5 @@
-//! Starts the next process on the way to the server, and controls which variables, descriptors and streams it inherits.
+//! Starts the next process on the way from the supervisor to the server, and controls which variables, descriptors and
+//! streams it inherits.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,5 +1,9 @@
-//! Describes the stages (processes of this program, or states of one) on the way from a supervisor to a confined
-//! server: their command lines, and the reasons why a stage fails.
+//! Describes the stages on the way from a supervisor to a server in the sandbox: their command lines, and the reasons
+//! why a stage fails. A stage is a process of this program that gives up some rights and then starts, or becomes, the
+//! next one.
+//!
+//! If the system gives namespaces, the first stage becomes the *keeper*, which waits for the *first* process in the
+//! namespaces; that one starts the process that becomes the server.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -39,7 +43,7 @@ pub(crate) enum Stage {
     Begin { supervisor: i32 },
     /// The child of the supervisor, which confines the server without namespaces.
     BeginWithoutNamespaces { supervisor: i32 },
-    /// The first process in the new namespaces.
+    /// The first process in the new namespaces, a child of the process `keeper`.
     First { keeper: i32, has_own_network: bool },
     /// The process in the namespaces that becomes the server.
     Inside(Isolation),

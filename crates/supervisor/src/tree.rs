@@ -1,4 +1,7 @@
-//! Does the work of a supervisor process, from its start to its exit. The code is single-threaded and synchronous.
+//! Does the work of a supervisor, the process between the host and one stdio server, from its start to its exit: it
+//! starts the server, watches it, and ends it together with everything that the server has started. The server and its
+//! descendants are the *tree*. For a server in the sandbox, it first starts a *launcher*: this program once more, which
+//! gives up rights and then becomes the server. The code is single-threaded and synchronous.
 
 #![expect(
     clippy::disallowed_methods,
@@ -271,13 +274,20 @@ struct ProcessLimit {
     helpers: u32,
 }
 
+impl ProcessLimit {
+    /// Returns whether the server may have this many descendants of the supervisor.
+    fn allows(self, descendants: usize) -> bool {
+        descendants as u64 <= u64::from(self.max) + u64::from(self.helpers)
+    }
+}
+
 /// The server and its descendants.
 struct Tree {
     server: Pid,
     /// How the server ended; `None` while it runs.
     exit: Option<Exit>,
     phase: Phase,
-    /// The processes that got `SIGTERM`.
+    /// The processes that got `SIGTERM` already: none gets a second one.
     terminated: HashSet<Identity>,
     reports: File,
     /// The limit of processes, if there is one.
@@ -304,8 +314,8 @@ impl Tree {
 
     /// Kills the server if it has more processes than it may.
     fn enforce_process_limit(&mut self) {
-        let Some(ProcessLimit { max, helpers }) = self.limit.filter(|_| self.phase == Phase::Watching) else { return };
-        if table::descendants_of(std::process::id()).len() <= (max + helpers) as usize {
+        let Some(limit) = self.limit.filter(|_| self.phase == Phase::Watching) else { return };
+        if limit.allows(table::descendants_of(std::process::id()).len()) {
             return;
         }
         // Kill the group first: the kernel does that in one step, during which no process of the group can start
@@ -324,7 +334,7 @@ impl Tree {
             }
         }
         if self.exit.is_none() {
-            self.server_ended(Exit::TooManyProcesses(max));
+            self.server_ended(Exit::TooManyProcesses(limit.max));
         }
         self.kill();
     }

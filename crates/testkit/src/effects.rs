@@ -1,4 +1,5 @@
-//! The log of a fake server, read back.
+//! The log of a fake server, read back. An *effect* is one run of a tool: what a test counts to prove that no tool ran
+//! twice.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -3,6 +3,7 @@
 'use strict';
 
 const { spawn } = require('node:child_process');
+const { accessSync, constants } = require('node:fs');
 
 const packages = @PACKAGES@;
 const kind = `${process.platform}-${process.arch}`;
@@ -24,10 +25,21 @@ function program() {
 const path = program();
 const words = process.argv.slice(2);
 
-if (process.execve) {
-  // The same process: signals, the terminal and the exit code are the program's own.
-  process.execve(path, [path, ...words], process.env);
-} else {
+become();
+start();
+
+// The same process: signals, the terminal and the exit code are the program's own. Returns where that is not possible: an
+// older Node has no `execve`, that of Windows throws, and all others end with a core dump if the file may not be run.
+function become() {
+  try {
+    accessSync(path, constants.X_OK);
+    process.execve(path, [path, ...words], process.env);
+  } catch {
+    // The child that comes next, or its error, says more.
+  }
+}
+
+function start() {
   const child = spawn(path, words, { stdio: 'inherit' });
   // A terminal sends these to both; the program decides.
   for (const signal of ['SIGINT', 'SIGQUIT']) process.on(signal, () => {});

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::released::{REPOSITORY, Released};
-use super::staged::{PAGES, PROGRAMS, Staged, copy_file, write};
+use super::staged::{PAGES, PROGRAMS, Staged, copy_file, set_mode, write};
 use crate::engines::{podman, podman_problem};
 use crate::report::{Step, Stop};
 use crate::run::{capture, failed, program, root};
@@ -73,11 +73,19 @@ fn write_context(staged: &Staged, context: &Path, released: &Released) -> Step {
     write(&files.join("etc/group"), "toolrack:x:65532:\n")?;
     // Host names are looked up in `/etc/hosts` before DNS.
     write(&files.join("etc/nsswitch.conf"), "passwd: files\ngroup: files\nhosts: files dns\n")?;
-    for folder in [files.join("tmp"), context.join("data")] {
-        fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
-    }
+    make_folders(context)?;
     let file = CONTAINERFILE.replace("@REPOSITORY@", REPOSITORY).replace("@VERSION@", &released.version);
     write(&context.join("Containerfile"), &file)
+}
+
+/// Makes the folder for data, and the one for temporary files. Every user may use the latter: the daemon is not root, and
+/// the servers of an image on top of this one keep files there.
+fn make_folders(context: &Path) -> Step {
+    let temporary = context.join("root/tmp");
+    for folder in [&temporary, &context.join("data")] {
+        fs::create_dir_all(folder).map_err(failed("make", folder))?;
+    }
+    set_mode(&temporary, 0o1777).map_err(failed("set the rights of", &temporary))
 }
 
 /// Returns the shared libraries that a program loads, directly and indirectly, and the dynamic loader.
@@ -90,4 +98,19 @@ fn libraries(path: &Path) -> Result<Vec<PathBuf>, Stop> {
         files.iter().find(|file| file.ends_with("libc.so.6")).map(|libc| libc.with_file_name("libnss_dns.so.2"));
     files.extend(resolver.filter(|file| file.is_file()));
     Ok(files)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn every_user_of_the_image_may_write_temporary_files() {
+        let context = tempfile::tempdir().unwrap();
+        make_folders(context.path()).unwrap();
+        let mode = fs::metadata(context.path().join("root/tmp")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o1777);
+    }
 }

@@ -170,6 +170,39 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_fills_up_leaves_the_earlier_installation_as_it_was() {
+        let scene = Scene::new();
+        let served = FileServer::start(&scene.released.folder, Fault::None).unwrap();
+        assert!(scene.install(&served, Path::new(SYSTEM_PATH)).status.success());
+        let program = scene.home().join(".local/bin/toolrack");
+        fs::write(&program, "the earlier version").unwrap();
+        let installed = || {
+            let mut files = scene.installed();
+            files.sort();
+            files
+        };
+        let before = installed();
+
+        // A `cp` that writes half of the program, and then fails.
+        let bin = path_with(scene.folder.path(), &["curl", "sha256sum"]);
+        let cp = bin.join("cp");
+        let real_cp = fs::read_link(&cp).unwrap();
+        fs::remove_file(&cp).unwrap();
+        let script = format!(
+            "#!/bin/sh\ncase $1 in */bin/toolrack) printf half >\"$2\"; exit 1 ;; esac\nexec {} \"$@\"\n",
+            real_cp.display()
+        );
+        fs::write(&cp, script).unwrap();
+        fs::set_permissions(&cp, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let outcome = scene.install(&served, &bin);
+        let output = String::from_utf8_lossy(&outcome.stderr);
+        assert!(!outcome.status.success() && output.contains("bin/toolrack cannot be written"), "{output}");
+        assert!(output.ends_with("Nothing was installed.\n"), "{output}");
+        assert_eq!(fs::read_to_string(&program).unwrap(), "the earlier version");
+        assert_eq!(installed(), before);
+    }
+
+    #[test]
     fn a_machine_that_can_check_no_hash_installs_nothing() {
         let scene = Scene::new();
         let served = FileServer::start(&scene.released.folder, Fault::None).unwrap();

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::readme;
 use super::released::{REPOSITORY, Released};
 use super::staged::{PROGRAMS, Staged, copy_file, write};
 use super::target::Target;
@@ -57,7 +58,7 @@ fn lay_out(builds: &[Staged], folder: &Path, released: &Released) -> Result<Vec<
     let package = folder.join("toolrack");
     write(&package.join("bin/toolrack.js"), &launcher(&targets))?;
     write(&package.join("package.json"), &launcher_manifest(&targets, released))?;
-    copy_file(&root().join("README.md"), &package.join("README.md"), 0o644)?;
+    write(&package.join("README.md"), &readme::for_registries(&released.version))?;
     copy_licences(&package)?;
     packages.push(package);
     Ok(packages)
@@ -164,12 +165,16 @@ mod tests {
             node.args(before).arg(modules.join("toolrack/bin/toolrack.js")).args(words).output().unwrap()
         }
 
+        /// Makes `process.execve` throw, as on Windows.
+        const REFUSED: &[&str] =
+            &["--import", "data:text/javascript,process.execve=()=>{throw%20new%20Error('unavailable')}"];
+
         /// Removes `process.execve`, so that the tests cover the path for an older Node on a newer one.
         const OLDER: &[&str] = &["--import", "data:text/javascript,process.execve=undefined"];
 
         #[test]
         fn arguments_and_exit_code_are_passed_on() {
-            for before in [&[][..], OLDER] {
+            for before in [&[][..], OLDER, REFUSED] {
                 let output =
                     launched("#!/bin/sh\nprintf '%s|' \"$@\"\nexit 7\n", before, &["call", "a b", "--x=$HOME"]);
                 assert_eq!(String::from_utf8_lossy(&output.stdout), "call|a b|--x=$HOME|", "{output:?}");
@@ -195,6 +200,20 @@ mod tests {
                 assert_eq!(output.status.code(), Some(3), "{output:?}");
                 assert_eq!(String::from_utf8_lossy(&output.stdout), "asked\n");
             }
+        }
+
+        #[test]
+        fn a_program_that_may_not_be_run_is_an_error_and_no_core_dump() {
+            let folder = tempfile::tempdir().unwrap();
+            let modules = folder.path().join("node_modules");
+            let here = super::super::super::target::here().unwrap();
+            lay_out(&[staged_for(here.triple, folder.path())], &modules, &released(folder.path())).unwrap();
+            let program = modules.join(name(here)).join("bin/toolrack");
+            fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+            let output = Command::new("node").arg(modules.join("toolrack/bin/toolrack.js")).output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            assert!(stderr.starts_with("error: ") && stderr.contains("cannot be started"), "{stderr}");
         }
 
         #[test]

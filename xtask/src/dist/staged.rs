@@ -93,15 +93,16 @@ pub(crate) fn copy_file(from: &Path, to: &Path, mode: u32) -> Step {
     set_mode(to, mode).map_err(failed("set the rights of", to))
 }
 
+/// Sets the rights of a file or folder.
 #[cfg(unix)]
-fn set_mode(file: &Path, mode: u32) -> std::io::Result<()> {
+pub(crate) fn set_mode(file: &Path, mode: u32) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(file, fs::Permissions::from_mode(mode))
 }
 
 /// Windows has no file modes.
 #[cfg(not(unix))]
-fn set_mode(_: &Path, _: u32) -> std::io::Result<()> {
+pub(crate) fn set_mode(_: &Path, _: u32) -> std::io::Result<()> {
     Ok(())
 }
 

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::readme;
 use super::released::{REPOSITORY, Released};
 use super::staged::{PROGRAMS, Staged, copy_file, write};
 use super::tools;
 use crate::report::{Step, Stop};
-use crate::run::{capture, content, failed, program, root};
+use crate::run::{capture, failed, program, root};
 
 /// Lays a wheel out below `folder`, and packs it for the release with its `RECORD`.
 ///
@@ -54,7 +55,7 @@ fn lay_out(staged: &Staged, folder: &Path, released: &Released) -> Step {
 
 /// Returns the `METADATA` file, which PyPI shows.
 fn metadata(version: &str) -> String {
-    let readme = content(&root().join("README.md"));
+    let readme = readme::for_registries(version);
     format!(
         "Metadata-Version: 2.4\nName: toolrack\nVersion: {version}\n\
          Summary: Give any AI agent the tools of any set of MCP servers\n\

@@ -15,8 +15,8 @@ use crate::Measured;
 const WARM_UP: usize = 200;
 /// Calls that are counted.
 const CALLS: usize = 1_000;
-/// The number of times that a figure is measured which varies with races, such as between connections that are opened
-/// together. The smallest value counts.
+/// How often a figure is measured that varies from run to run, such as connections that race each other. The smallest
+/// value counts.
 const REPETITIONS: usize = 3;
 /// Tools of the large server.
 const TOOLS: usize = 10_000;

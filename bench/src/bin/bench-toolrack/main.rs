@@ -1,4 +1,5 @@
-//! Toolrack as a library: through the whole host, with its gate, its bounds and its supervisor.
+//! Measures Toolrack as a library: through the whole host, with the gate that judges each call, the bounds of time and
+//! size, and the supervisor process beside each stdio server.
 
 mod agent;
 

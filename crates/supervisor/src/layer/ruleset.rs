@@ -1,4 +1,5 @@
-//! Restricts the files and TCP ports of a confined server with Landlock.
+//! Restricts the files and TCP ports of a server in the sandbox with Landlock, a part of Linux with which a process
+//! gives up rights for itself and its descendants.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Denies confined servers dangerous system calls with seccomp, because Landlock restricts only files and ports.
+//! Denies servers in the sandbox dangerous system calls with seccomp, because Landlock restricts only files and ports.
 //!
 //! There are several filters, because a filter can return only one error for the calls that it refuses. The kernel runs
 //! all of them and takes the strictest result. A call of another architecture (a 32-bit call of a 64-bit program) kills
@@ -131,8 +131,8 @@ const PROCESS_ID_FIRST: &[c_long] = &[
     libc::SYS_sched_setscheduler,
 ];
 
-/// Calls that reach what all programs share outside of namespaces: memory, queues and semaphores of System V, and, with
-/// inotify, the names of files in folders that the server cannot read.
+/// Calls that reach what all programs share outside of namespaces: memory, queues and semaphores of System V. With
+/// inotify, a server would also learn the names of files in folders that it cannot read.
 const SYSTEM_WIDE_IPC: &[c_long] = &[
     libc::SYS_inotify_add_watch,
     libc::SYS_msgctl,
@@ -187,8 +187,8 @@ const NAMESPACES: &[c_int] = &[
 /// Denies this process all system calls that the confinement does not allow.
 ///
 /// # Errors
-/// If the system has no seccomp, or this program has no filters for the architecture, and the confinement does not allow
-/// to leave out this restriction.
+/// If the system has no seccomp, or this program has no filters for the architecture, and the confinement does not
+/// allow to leave out this restriction.
 pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Result<(), String> {
     let confinement = &command.confinement;
     let may_bind_no_port = confinement.bind.as_ref().is_some_and(Vec::is_empty);

@@ -164,3 +164,10 @@ fn a_working_folder_that_cannot_be_entered_is_reported_with_the_reason_of_the_sy
     }
     assert_eq!(enter_folder(&root.join("link"), true), Err(Report::ConfineFailed), "a server could have made the link");
 }
+
+#[test]
+fn a_limit_of_processes_leaves_the_helpers_out_however_high_it_is() {
+    let limit = |max| ProcessLimit { max, helpers: HELPER_PROCESSES };
+    assert!(limit(3).allows(5) && !limit(3).allows(6));
+    assert!(limit(u32::MAX).allows(5));
+}

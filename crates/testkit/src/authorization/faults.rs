@@ -1,4 +1,4 @@
-//! The faults of an authorization server.
+//! The faults of the fake authorization server: what a test can have it do wrong.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The tokens that the server has issued, and whether they are still valid.
+//! The tokens that the fake authorization server has issued, and whether they are still valid. All tokens that come
+//! from one agreement of a user are a *family*: they are revoked together.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! The pages of the server.
+//! The pages of the fake authorization server: metadata, registration, sign-in, tokens, and the MCP endpoint that needs
+//! them. *Faults* make a page misbehave as a test asks.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Proofs of possession of a key (RFC 9449), checked as a server has to.
+//! Proofs of possession of a key (DPoP, RFC 9449), which the fake authorization server checks as a real one has to.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! The fake's questions to the client, as each era asks them: with a request of the server (legacy), or with an
-//! `input_required` result, which the client answers by repeating its request (2026-07-28, "multi round-trip
-//! requests").
+//! The questions of the fake (a scripted MCP server for tests) to its client. In the legacy era of MCP (2025-11-25 and
+//! older), the server sends a request. In the modern era (2026-07-28), it answers `input_required`, and the client
+//! repeats its request with the answers ("multi round-trip requests"). Each such repetition is a round.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,5 @@
-//! The answers of each era to each method.
+//! The answers of the fake (a scripted MCP server for tests) to each method, in both eras of MCP: legacy (2025-11-25
+//! and older) and modern (2026-07-28). A *fault* is a misbehaviour that the command line asks for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -117,7 +118,7 @@ fn initialize(server: &Server, request: &Request) -> Value {
 async fn answer_modern(server: &Arc<Server>, request: &Request) -> Reply {
     let spoken = server.options.faults.text(Fault::Version).unwrap_or(MODERN);
     if request.method == "initialize" {
-        // Versioning, "backward compatibility": name the versions in the error that answers `initialize`.
+        // The specification asks for the versions in this error (versioning, "backward compatibility").
         let message = format!("Method not found: initialize. This server speaks only {spoken}");
         return Err(Refusal::new(code::METHOD_NOT_FOUND, message).with_data(json!({"supported": [spoken]})));
     }
@@ -177,7 +178,7 @@ async fn listen(server: &Server, request: &Request) -> Reply {
     let filter = &request.params["notifications"];
     let acknowledged = json!({"_meta": {META_SUBSCRIPTION: request.id}, "notifications": filter});
     let acknowledgement = wire::notification("notifications/subscriptions/acknowledged", &acknowledged);
-    // Register first: a client that has read the acknowledgement relies on getting every change.
+    // Register first: once the client has read the acknowledgement, it relies on getting every change.
     server.listen(&request.peer, request.out.clone(), Some((request.id.clone(), filter.clone())));
     request.out.send(Frame::message(&acknowledgement)).await;
     if let Some(ms) = server.options.faults.number(Fault::ListenDrops) {

@@ -1,4 +1,5 @@
-//! Streamable HTTP of both eras, at `/mcp`.
+//! The transport Streamable HTTP of the fake, a scripted MCP server for tests, at `/mcp`. It serves both eras of MCP:
+//! legacy (2025-11-25 and older, with sessions) and modern (2026-07-28, with headers that mirror the body).
 //!
 //! `connection` reads and writes HTTP by hand. A request goes through `stumbles` (faults that answer with something
 //! other than MCP), then `mirror` (headers of 2026-07-28) or `sessions` (the legacy era). Its answer is one body
@@ -32,11 +33,14 @@ pub(super) use stumbles::respond_with_fault;
 
 use sessions::{Session, Sessions};
 
-/// The state of a connection after an answer.
+/// What happens to a connection after an answer.
 #[derive(Debug)]
 pub(super) enum ConnectionAction {
+    /// It stays open for the next request.
     Keep,
+    /// It is closed in order.
     Close,
+    /// It is broken, so that the client sees a reset.
     Reset,
 }
 
@@ -206,7 +210,7 @@ impl Endpoint {
                 None => Ok(None),
             }
         };
-        // A client that closes the stream cancels the request, but only in the modern era.
+        // In the modern era, a client cancels a request by closing its stream.
         let client_left = !matches!(outcome, Ok(Some(_)));
         if client_left && era == Era::Modern && self.server.is_running(&peer, &id) {
             self.server.cancel(&peer, &id, "disconnect");

@@ -1,5 +1,5 @@
-//! HTTP+SSE of 2024-11-05: `GET /sse` opens the stream of a session and names the URL for posts; answers come on the
-//! stream.
+//! The transport HTTP+SSE of 2024-11-05 of the fake server: `GET /sse` opens the stream of a session and names the URL
+//! for posts; answers come on the stream. A *peer* is one client, here one session.
 
 use std::io;
 use std::sync::Arc;

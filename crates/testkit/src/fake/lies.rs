@@ -1,4 +1,6 @@
-//! Turns a reply into bytes: the right ones, or wrong ones if a fault says so.
+//! Turns the reply of the fake (a scripted MCP server for tests) into bytes: the right ones, or wrong ones if a *fault*
+//! demands that, a misbehaviour that the command line asks for. A *frame* is an instruction to the transport, such as
+//! to send these bytes. A *standing* fault affects the whole process; the others strike single requests.
 
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use super::wire::{self, Frame, code};
 /// Sends the answer to a request, with the messages before and after it.
 pub(crate) async fn send(server: &Arc<Server>, request: &Request, reply: Reply) {
     flood(server, request).await;
-    // A standing fault, which applies to every request and strikes none, so `request.faults` does not have it.
+    // This fault is standing, so it is not among the faults of the request.
     if let Some(bytes) = server.options.faults.number(Fault::FillStderr) {
         process::fill_stderr(bytes);
     }
@@ -42,7 +44,7 @@ pub(crate) async fn send(server: &Arc<Server>, request: &Request, reply: Reply) 
         request.out.send(progress(&request.params["_meta"]["progressToken"])).await;
     }
     if request.method == "tools/list" {
-        // A standing fault as well.
+        // This fault is standing as well.
         let times = server.options.faults.number(Fault::ListChangedStorm).unwrap_or(0);
         for _ in 0..times {
             server.notify_tools_changed().await;

@@ -1,5 +1,5 @@
-//! The log file: one JSON line for each tool that really ran, for each cancellation, and with `--log-all` for each
-//! message.
+//! The log file of the fake server: one JSON line for each tool that really ran (its *effect*), for each cancellation,
+//! and with `--log-all` for each message. Tests read it to see what the server did, whatever the client believes.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;

@@ -1,4 +1,5 @@
-//! The fake as a process: its descriptors, signals, children and deaths.
+//! What the fake (a scripted MCP server for tests) does as a process: its descriptors, signals, children and deaths.
+//! Tests ask for it with *faults* on its command line.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,9 @@
-//! State that the transports share: peers, running requests, listeners, and questions to the client.
+//! The state of the fake (a scripted MCP server for tests) that its transports share: clients, running requests,
+//! listeners, and questions to clients.
+//!
+//! A *peer* is one client. An *outbox* leads to what it reads. MCP has two *eras*: legacy is 2025-11-25 and older,
+//! where a client first sends `initialize`; modern is 2026-07-28, where each request says all that the server has to
+//! know.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +24,9 @@ use super::{eras, lies};
 /// The era that one request speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
+    /// 2025-11-25 and older.
     Legacy,
+    /// 2026-07-28.
     Modern,
 }
 
@@ -50,7 +57,7 @@ pub(crate) struct Request {
     pub(crate) faults: RequestFaults,
     pub(crate) peer: Arc<Peer>,
     pub(crate) out: Outbox,
-    /// HTTP: its header fields, with names in lower case.
+    /// Over HTTP, its header fields, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
 }
 
@@ -78,6 +85,7 @@ struct Listener {
 pub(crate) struct Server {
     pub(crate) options: Options,
     pub(crate) log: Log,
+    /// The file descriptors that were open when the process started.
     pub(crate) inherited: Vec<Descriptor>,
     /// Whether `elicit`, in mode `url-error`, has already sent links to a client.
     pub(crate) has_sent_links: AtomicBool,
@@ -133,7 +141,8 @@ impl Server {
         self.next_unique.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Counts a request, and determines the faults that strike it.
+    /// Counts a request, whose `message` is its id, method and parameters. Determines the faults that strike it: the
+    /// misbehaviour that the command line asks for in this request.
     pub(crate) fn admit(
         &self,
         message: (Value, String, Value),
@@ -212,7 +221,7 @@ impl Server {
         let (answer_sender, answer_receiver) = oneshot::channel();
         let id = {
             let state = &mut *self.state.lock();
-            // Start at 0, as the TypeScript SDK does, to reveal a client that takes 0 for "no id".
+            // Start at 0, as the TypeScript SDK does: a client that takes 0 for "no id" then fails a test.
             let id = state.questions;
             state.questions += 1;
             state.open_questions.insert(id, answer_sender);
@@ -302,8 +311,8 @@ impl Server {
         self.announce("notifications/resources/updated", &json!({"uri": uri}), is_interested).await;
     }
 
-    /// Sends a notification to the listeners for which `is_interested` returns true, given the resources to which legacy
-    /// peers have subscribed.
+    /// Sends a notification to the listeners for which `is_interested` returns true, given the resources to which
+    /// legacy peers have subscribed.
     async fn announce(
         &self,
         method: &str,

@@ -1,4 +1,6 @@
-//! JSON lines on stdin and stdout.
+//! The stdio transport of the fake (a scripted MCP server for tests): each line of stdin and stdout is a message in
+//! JSON.
+//! *Faults* (misbehaviour that the command line asks for) change how it reads and writes.
 
 use std::io;
 use std::sync::Arc;
@@ -91,10 +93,14 @@ fn handle_line(server: &Arc<Server>, peer: &Arc<Peer>, out: &Outbox, line: &[u8]
 /// How lines are written.
 #[derive(Clone, Copy, Debug)]
 struct Style {
+    /// The output begins with a byte order mark.
     bom: bool,
+    /// [`BANNER`] precedes each message.
     banner: bool,
+    /// Empty lines precede each message.
     empty_lines: bool,
     line_end: &'static [u8],
+    /// Each message is written in pieces of a few bytes.
     split: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Runs the tools.
+//! Runs the tools of the fake, a scripted MCP server for tests. Each run is logged as an *effect*, so that a test can
+//! prove that no tool ran twice.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,7 @@
-//! JSON-RPC messages, and the frames that a handler sends to its transport.
+//! The JSON-RPC messages of the fake (a scripted MCP server for tests), and the *frames* that the code of a method
+//! sends to its transport (stdio or HTTP). A frame is an instruction: send this message, or end the process.
+//!
+//! "Legacy" is MCP 2025-11-25 and older, "modern" is 2026-07-28.
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -19,8 +22,8 @@ pub(crate) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscription
 /// The key of the server's name and version in `_meta`, on modern results.
 pub(crate) const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
-/// JSON-RPC and MCP error codes that the fake uses. They do not come from the host, so that a wrong code there fails a
-/// test. The sources of the codes are the same: JSON-RPC 2.0 (5.1), and the named revision of MCP.
+/// JSON-RPC and MCP error codes that the fake uses, from JSON-RPC 2.0 (5.1) and the named revision of MCP. They are not
+/// those of the crate `toolrack-host`: a wrong code there would go unnoticed if the fake had it as well.
 pub(crate) mod code {
     pub(crate) const INVALID_REQUEST: i64 = -32600;
     pub(crate) const METHOD_NOT_FOUND: i64 = -32601;

@@ -35,6 +35,8 @@ spec:
     runAsUser: 65532
     runAsGroup: 65532
     fsGroup: 65532
+    # Otherwise each start opens all files to the group, and the daemon refuses a token that others may read.
+    fsGroupChangePolicy: OnRootMismatch
     seccompProfile:
       type: RuntimeDefault
   {{- with .Values.nodeSelector }}
@@ -116,6 +118,10 @@ spec:
         - { name: data, mountPath: /var/lib/toolrack }
         - { name: team, mountPath: /etc/toolrack, readOnly: true }
         {{- range $tenant, $files := .Values.tenants }}
+        {{- if or $files.mcp $files.settings }}
+        # Kubernetes makes this folder with the rights of the volume. It would belong to root if only files in it were mounted.
+        - { name: data, mountPath: /var/lib/toolrack/tenants/{{ $tenant }}, subPath: tenants/{{ $tenant }} }
+        {{- end }}
         {{- if $files.mcp }}
         - { name: team, mountPath: /var/lib/toolrack/tenants/{{ $tenant }}/mcp.json, subPath: {{ $tenant }}.json, readOnly: true }
         {{- end }}

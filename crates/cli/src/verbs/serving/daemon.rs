@@ -55,7 +55,7 @@ Examples:
   toolrack daemon restart --yes-read-only --allow 'fs/*'"
     )]
     Restart(Box<ServeArgs>),
-    /// Show whether a daemon runs, at which address, and the states of its servers; fails when none runs
+    /// Show whether a daemon runs, at which address, and the states of its servers; fails when none answers
     #[command(after_help = "Examples:
   toolrack daemon status
   toolrack daemon status --json")]
@@ -282,7 +282,8 @@ async fn status(context: &Context) -> Result<Exit, Failure> {
             context.screen.warning("the daemon does not report its status: it hangs, or has another version");
         }
     }
-    Ok(Exit::Ok)
+    // Health checks of containers look at the exit code.
+    Ok(if status.answers { Exit::Ok } else { Exit::Unreachable })
 }
 
 /// Describes a running daemon, which always has a process and a URL.

@@ -1,4 +1,5 @@
-//! Answers with one JSON body, and the faults of such a body.
+//! Answers of the fake server with one JSON body, and the *faults* of such a body: misbehaviour that its command line
+//! asks for, such as to break off in the middle.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! A small HTTP/1.1 implementation: it can read the requests of a client, and write any bytes back.
+//! A small HTTP/1.1 implementation for the fake server: it can read the requests of a client, and write any bytes back.
+//! A library would not write what a test needs, such as a body that is shorter than its length says.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! Answers that are event streams, and the faults of such a stream.
+//! Answers of the fake server that are event streams, and the *faults* of such a stream: misbehaviour that its command
+//! line asks for. A *frame* is an instruction of the code that answers, such as to send this message.
 
 use std::io;
 use std::sync::Arc;

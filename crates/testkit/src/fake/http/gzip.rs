@@ -20,8 +20,10 @@ pub(super) fn bomb(unpacked: u64) -> Vec<u8> {
     bytes
 }
 
+/// A writer of single bits.
 struct Bits {
     bytes: Vec<u8>,
+    /// The bits that do not fill a byte yet, and how many they are.
     pending: u32,
     count: u32,
 }

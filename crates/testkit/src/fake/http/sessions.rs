@@ -19,7 +19,9 @@ const SESSION_HEADER: &str = "mcp-session-id";
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: String,
+    /// The client that opened it.
     pub(super) peer: Arc<Peer>,
+    /// The number of requests in it so far.
     requests: AtomicU64,
 }
 

@@ -1,4 +1,5 @@
-//! Faults that answer with something other than MCP, before a tool runs: web pages, errors, redirects, silence.
+//! Faults (misbehaviour that the command line of the fake server asks for) that answer with something other than MCP,
+//! before a tool runs: web pages, errors, redirects, silence.
 
 use std::io;
 

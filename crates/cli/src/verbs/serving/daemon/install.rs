@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::Args;
@@ -20,8 +21,8 @@ use crate::{
 /// `daemon install`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The daemon takes the options of `toolrack serve`; relative paths in them start at your home folder. The unit starts with \
-your session, and has the PATH of this moment; change it with `systemctl --user edit toolrack`.
+    after_help = "The daemon takes the options of `toolrack serve`. The unit starts with your session, and has the PATH of this \
+moment; change it with `systemctl --user edit toolrack`.
 
 Examples:
   toolrack daemon install
@@ -71,6 +72,12 @@ const SYSTEM_UNIT: &str = include_str!("install/system.service");
 /// The data folder of the machine's daemon. systemd makes it, as the unit says.
 const SYSTEM_HOME: &str = "/var/lib/toolrack";
 
+/// How long the daemon may take to end its servers and itself, after the time that its options give to calls under way.
+const END_TIME: Duration = Duration::from_secs(37);
+
+/// The folders of homes, which the machine's daemon cannot see (`ProtectHome` in its unit).
+const HOME_FOLDERS: &[&str] = &["/home", "/root", "/run/user"];
+
 /// The variables that the unit copies at installation, if they are set.
 const COPIED_VARIABLES: &[&str] = &["TOOLRACK_HOME", "TOOLRACK_MCP_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 
@@ -102,14 +109,14 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], context: &Co
     }
     let unit = unit_path(&args.unit, &context.environment)?;
     let program = std::env::current_exe().map_err(|error| write_failure(&unit, &error))?;
-    let text = unit_text(&program, &serve_command(args, words), args.unit.system, &context.environment);
+    let daemon =
+        DaemonCommand { program: &program, words: &serve_command(args, words), end_time: end_time(&args.serve) };
+    let text = unit_text(&daemon, args.unit.system, &context.environment);
     if author_of(&unit).map_err(|error| write_failure(&unit, &error))? == UnitAuthor::Another {
         return Err(foreign_unit(&unit).hint("move it away, or name another folder with --unit-folder"));
     }
     write(&unit, &text).map_err(|error| write_failure(&unit, &error))?;
-    // npx and uvx run programs from folders with these names.
-    if ["/_npx/", "/uv/"].iter().any(|cache| program.to_string_lossy().contains(cache)) {
-        let message = "the unit starts a program in a cache, which may be emptied; install Toolrack, and do this again";
+    if let Some(message) = warning_about(&program, args.unit.system) {
         context.screen.warning(message);
     }
     let (start, undo) = if args.unit.system {
@@ -195,16 +202,27 @@ fn unit_path(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Fail
     Ok(folder.join("systemd/user").join(UNIT_NAME))
 }
 
-/// Returns the words of a `serve` command with the options of this `daemon install`.
+/// The options whose value is a file or folder.
+const PATH_OPTIONS: &[&str] =
+    &["--tls-cert", "--tls-key", "--token-file", "--team", "--mcp-config", "--root", "--answers"];
+
+/// Returns the words of a `serve` command with the options of this `daemon install`. Paths in them are absolute, because
+/// the daemon starts in another folder.
 fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
     let mut command = Vec::new();
     let mut words = serve_words("install", words).into_iter().map(|word| word.to_string_lossy().into_owned());
     while let Some(word) = words.next() {
-        match word.as_str() {
+        let (name, joined_value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        match name {
             "--system" => {}
-            // The next word is the value of the option.
-            "--unit-folder" => drop(words.next()),
-            other if other.starts_with("--unit-folder=") => {}
+            "--unit-folder" => drop(joined_value.or_else(|| words.next())),
+            _ if PATH_OPTIONS.contains(&name) => {
+                let value = joined_value.or_else(|| words.next()).unwrap_or_default();
+                command.push(format!("{name}={}", absolute(&value)));
+            }
             _ => command.push(word),
         }
     }
@@ -215,10 +233,42 @@ fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
     command
 }
 
+/// Returns a path as an absolute one. `--mcp-config` also takes `-` and JSON, which stay as they are.
+fn absolute(path: &str) -> String {
+    let is_path = !path.is_empty() && path != "-" && !path.trim_start().starts_with('{');
+    let absolute = is_path.then(|| std::path::absolute(path).ok()).flatten();
+    absolute.map_or_else(|| path.to_owned(), |absolute| absolute.to_string_lossy().into_owned())
+}
+
+/// What the unit says of the daemon.
+struct DaemonCommand<'a> {
+    program: &'a Path,
+    words: &'a [String],
+    /// How long the daemon may take to end before systemd kills it.
+    end_time: Duration,
+}
+
+/// Returns how long a daemon with these options may take to end: it serves on, then waits for calls, then ends.
+fn end_time(options: &ServeArgs) -> Duration {
+    options.drain.unwrap_or_default().saturating_add(options.grace).saturating_add(END_TIME)
+}
+
+/// Returns why a unit with this program may not start, if there is a reason.
+fn warning_about(program: &Path, is_system: bool) -> Option<&'static str> {
+    // npx and uvx run programs from folders with these names.
+    if ["/_npx/", "/uv/"].iter().any(|cache| program.to_string_lossy().contains(cache)) {
+        return Some("the unit starts a program in a cache, which may be emptied; install Toolrack, and do this again");
+    }
+    (is_system && HOME_FOLDERS.iter().any(|folder| program.starts_with(folder))).then_some(
+        "the unit does not start, because the machine's daemon cannot see home folders, and this program is in one; \
+         install Toolrack from the Debian package or into /usr/local, and do this again",
+    )
+}
+
 /// Returns the text of the unit.
-fn unit_text(program: &Path, words: &[String], is_system: bool, environment: &Environment) -> String {
-    let mut command = quoted(&program.to_string_lossy());
-    for word in words {
+fn unit_text(daemon: &DaemonCommand<'_>, is_system: bool, environment: &Environment) -> String {
+    let mut command = quoted(&daemon.program.to_string_lossy());
+    for word in daemon.words {
         command.push(' ');
         command += &quoted_argument(word);
     }
@@ -231,6 +281,7 @@ fn unit_text(program: &Path, words: &[String], is_system: bool, environment: &En
     let variables: String = variables.into_iter().map(line).collect();
     let unit = if is_system { SYSTEM_UNIT } else { USER_UNIT };
     let unit = unit.replace("@REPOSITORY@", env!("CARGO_PKG_REPOSITORY")).replace("@ENVIRONMENT@", &variables);
+    let unit = unit.replace("@END_TIME@", &daemon.end_time.as_secs().to_string());
     // Replace the command last, so that nothing in it is taken for a placeholder.
     unit.replace("@COMMAND@", &command)
 }
@@ -322,9 +373,58 @@ mod tests {
     #[test]
     fn a_user_s_unit_has_the_current_path_without_relative_folders() {
         let environment = Environment::new([("PATH", "/a:.:b:/c d"), ("TOOLRACK_HOME", "/t"), ("OTHER", "x")]);
-        let text = unit_text(Path::new("/bin/toolrack"), &["serve".to_owned()], false, &environment);
+        let words = ["serve".to_owned()];
+        let daemon = DaemonCommand { program: Path::new("/bin/toolrack"), words: &words, end_time: END_TIME };
+        let text = unit_text(&daemon, false, &environment);
         assert!(text.contains("\nExecStart=\"/bin/toolrack\" \"serve\"\n"), "{text}");
         assert!(text.contains("\nEnvironment=\"PATH=/a:/c d\"\nEnvironment=\"TOOLRACK_HOME=/t\"\nWork"), "{text}");
         assert!(!text.contains("OTHER") && !text.contains('@'), "{text}");
+    }
+    #[test]
+    fn systemd_waits_for_the_calls_that_the_options_of_the_daemon_wait_for() {
+        #[derive(clap::Parser)]
+        struct Typed {
+            #[command(flatten)]
+            serve: ServeArgs,
+        }
+        for (options, seconds) in [(&[][..], 40), (&["--grace", "10m", "--drain", "5s"][..], 642)] {
+            let typed = <Typed as clap::Parser>::try_parse_from([&["toolrack"], options].concat()).unwrap();
+            for is_system in [false, true] {
+                let end_time = end_time(&typed.serve);
+                let daemon = DaemonCommand { program: Path::new("/bin/toolrack"), words: &[], end_time };
+                let text = unit_text(&daemon, is_system, &Environment::new([("PATH", "/bin")]));
+                assert!(text.contains(&format!("\nTimeoutStopSec={seconds}\n")), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn paths_in_options_lead_to_the_same_files_from_the_folder_of_the_unit() {
+        #[derive(clap::Parser)]
+        struct Typed {
+            #[command(flatten)]
+            install: InstallArgs,
+        }
+        let typed = <Typed as clap::Parser>::try_parse_from(["toolrack"]).unwrap();
+        let words = "toolrack daemon install --team team.toml --unit-folder x --tls-key=/k --unit-folder=y --mcp-config {} --drain 3s";
+        let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+        let command = serve_command(&typed.install, &words);
+        let folder = std::path::absolute(".").unwrap();
+        let team = format!("--team={}/team.toml", folder.display());
+        assert_eq!(command[3..], [&*team, "--tls-key=/k", "--mcp-config={}", "--drain", "3s"]);
+    }
+
+    #[test]
+    fn a_program_that_the_machine_s_daemon_cannot_see_is_a_warning() {
+        for (program, is_system, is_warned) in [
+            ("/home/ada/.local/bin/toolrack", true, true),
+            ("/root/.cargo/bin/toolrack", true, true),
+            ("/home/ada/.local/bin/toolrack", false, false),
+            ("/usr/bin/toolrack", true, false),
+            ("/homework/bin/toolrack", true, false),
+            ("/var/cache/_npx/1/toolrack", false, true),
+        ] {
+            assert_eq!(warning_about(Path::new(program), is_system).is_some(), is_warned, "{program}");
+        }
     }
 }
