@@ -1,10 +1,7 @@
 //! What loading returns: the servers, the entry (the configuration of one server) of each name, the settings and the
 //! problems of all files.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use serde_json::Value as Json;
 use toolrack_host::{
