@@ -154,6 +154,22 @@ pub(crate) fn project_folders(cwd: &Path) -> Vec<PathBuf> {
     folders
 }
 
+/// The real paths of the user's own files, without those that do not exist. One of them may also have the place of a
+/// project's file, as with `TOOLRACK_HOME=~/.toolrack` in the home folder. It then counts as the user's alone: as a
+/// project's file it would wait for the user's agreement, and replace itself.
+pub(crate) struct UsersFiles(Vec<PathBuf>);
+
+impl UsersFiles {
+    pub(crate) fn new<'f>(files: impl IntoIterator<Item = &'f Path>) -> Self {
+        Self(files.into_iter().filter_map(|file| file.canonicalize().ok()).collect())
+    }
+
+    /// Returns whether `file` is one of them, whatever links lead to it.
+    pub(crate) fn contain(&self, file: &Path) -> bool {
+        file.canonicalize().is_ok_and(|file| self.0.contains(&file))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

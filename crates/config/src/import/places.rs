@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::Client;
 use crate::{
     environment::Environment,
-    places::{project_folders, project_root},
+    places::{UsersFiles, project_folders, project_root},
 };
 
 /// A configuration file that a program may have.
@@ -52,8 +52,9 @@ pub(super) fn files_of(client: Client, environment: &Environment, cwd: &Path) ->
         let paths = files_of_the_project(client).iter().map(move |name| folder.join(name));
         paths.map(move |path| (folder, path))
     });
+    let users_files = UsersFiles::new(user_files.iter().map(PathBuf::as_path));
     let project_files =
-        project_files.filter(|(_, path)| !user_files.contains(path)).map(|(folder, path)| file(path, folder, true));
+        project_files.filter(|(_, path)| !users_files.contain(path)).map(|(folder, path)| file(path, folder, true));
     let project_files: Vec<SourceFile> = project_files.collect();
     project_files.into_iter().chain(user_files.iter().map(|path| file(path.clone(), &root, false))).collect()
 }

@@ -535,6 +535,17 @@ fn qbit_and_synapse_have_files_of_their_own() {
     assert!(look(&elsewhere, &disk.project(), &[Client::Synapse]).offers.is_empty());
 }
 
+#[cfg(unix)]
+#[test]
+fn the_users_file_is_their_own_also_where_a_link_leads_to_the_home_folder() {
+    let disk = Disk::new();
+    disk.write("real/.cursor/mcp.json", r#"{ "mcpServers": { "x": { "command": "x" } } }"#);
+    std::os::unix::fs::symlink(disk.home().join("real"), disk.home().join("link")).unwrap();
+    let home = disk.home().join("link");
+    let found = look(&Environment::new([("HOME", &home)]), &home, &[Client::Cursor]);
+    assert_eq!((found.offers.len(), found.offers[0].from_project), (1, false));
+}
+
 #[test]
 fn a_project_cannot_bring_a_file_of_any_size() {
     let disk = Disk::new();

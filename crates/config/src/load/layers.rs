@@ -5,7 +5,12 @@ use std::path::{Path, PathBuf};
 use toolrack_host::spec::Source;
 
 use super::{Request, Scope};
-use crate::{document::Document, places::project_folders, problem::Problem, settings::FileOwner};
+use crate::{
+    document::Document,
+    places::{UsersFiles, project_folders},
+    problem::Problem,
+    settings::FileOwner,
+};
 
 /// The files of a project, the stronger one last.
 const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
@@ -66,7 +71,7 @@ pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
     let servers_layer = |scope, folder: &Path, path| Layer { folder: Some(folder.to_owned()), ..layer(scope, path) };
     let local = places.local_file(project);
     let local_policy = local.with_file_name("toolrack.toml");
-    let users_files = UsersFiles::new([&places.settings(), &places.user_file(), &local, &local_policy]);
+    let users_files = UsersFiles::new([&*places.settings(), &*places.user_file(), &*local, &*local_policy]);
     for folder in project_folders(&request.cwd) {
         let files = PROJECT_FILES.iter().filter(|_| !request.strict).map(|file| folder.join(file));
         let files = files.filter(|file| !users_files.contain(file));
@@ -89,21 +94,6 @@ pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
         ..layer(Scope::CommandLine, PathBuf::from(&typed.place))
     }));
     layers
-}
-
-/// The real paths of the user's own files, without those that do not exist. One of them may also have the place of a
-/// project's file, as with `TOOLRACK_HOME=~/.toolrack` in the home folder. It then counts as the user's alone: as a
-/// project's file it would wait for the user's agreement, and replace itself.
-struct UsersFiles(Vec<PathBuf>);
-
-impl UsersFiles {
-    fn new<const N: usize>(files: [&Path; N]) -> Self {
-        Self(files.into_iter().filter_map(|file| file.canonicalize().ok()).collect())
-    }
-
-    fn contain(&self, file: &Path) -> bool {
-        file.canonicalize().is_ok_and(|file| self.0.contains(&file))
-    }
 }
 
 impl Layer {
