@@ -45,7 +45,8 @@ impl Inner {
             return Ok(None);
         };
         let nonce = slot.nonce();
-        let prove = |key: &ProofKey| key.proof(method.as_str(), to.url, credentials.access(), nonce.as_deref());
+        let request_url = to.posts_to.unwrap_or(to.url);
+        let prove = |key: &ProofKey| key.proof(method.as_str(), request_url, credentials.access(), nonce.as_deref());
         let proof = credentials.key.as_ref().map(prove).transpose()?;
         Ok(Some(Signature { authorization, proof }))
     }

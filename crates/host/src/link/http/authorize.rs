@@ -50,7 +50,8 @@ pub(super) enum AuthorizedBy {
 
 impl Endpoint {
     fn destination(&self) -> Destination<'_> {
-        Destination { server: &self.server, url: &self.url, spec: &self.spec }
+        let posts_to = (self.url != self.server_url).then_some(&self.url);
+        Destination { server: &self.server, url: &self.server_url, posts_to, spec: &self.spec }
     }
 
     /// Adds the `Authorization` header and its proof to a request, unless the server's configuration has set that
