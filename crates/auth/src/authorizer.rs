@@ -1,7 +1,9 @@
 //! The host's [`Authorizer`]: it signs requests, renews tokens and answers challenges.
 //!
-//! A slot is the state of one sign-in in this process; only the task with the slot's permit reads the store or renews.
-//! A lease is the right to change the stored credentials, which one process at a time has.
+//! A challenge is a server's refusal of a request (HTTP 401 or 403), with its `WWW-Authenticate` headers. A slot is the
+//! state of one sign-in in this process; only the task with the slot's permit reads the store or renews. A lease is the
+//! right to change the stored credentials, which one process at a time has. Bound tokens work only together with a
+//! key (DPoP), bearer tokens by themselves.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +45,8 @@ impl Inner {
             return Ok(None);
         };
         let nonce = slot.nonce();
-        let prove = |key: &ProofKey| key.proof(method.as_str(), to.url, credentials.access(), nonce.as_deref());
+        let request_url = to.posts_to.unwrap_or(to.url);
+        let prove = |key: &ProofKey| key.proof(method.as_str(), request_url, credentials.access(), nonce.as_deref());
         let proof = credentials.key.as_ref().map(prove).transpose()?;
         Ok(Some(Signature { authorization, proof }))
     }
@@ -61,9 +64,9 @@ impl Inner {
         }
         let stored = match self.load(&slot.key).await {
             Ok(stored) => stored.map(Arc::new),
-            // The request goes out without a token, because most servers want none. A server that wants one answers
-            // 401, and then the error of that request reports the failure of the store. The next request reads the
-            // store again: a failure does not mean that there are no tokens.
+            // The request goes out without a token, because most servers want none. If this server wants one, it
+            // answers 401, and the error for that reports the failure of the store. The slot stays as it is, so that
+            // the next request reads the store again: a failure does not mean that there are no tokens.
             Err(error) => {
                 tracing::warn!(server = %to.server, %error, "the stored tokens cannot be read");
                 return Ok(None);

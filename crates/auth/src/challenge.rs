@@ -1,4 +1,4 @@
-//! Reads the `WWW-Authenticate` headers of a server.
+//! Reads the `WWW-Authenticate` headers with which a server refuses a request: where to sign in, and what is missing.
 
 use rmcp::transport::auth::WWWAuthenticateParams;
 use url::Url;

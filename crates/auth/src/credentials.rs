@@ -1,4 +1,5 @@
-//! The stored credentials of a sign-in.
+//! The stored credentials of a sign-in: the tokens, the client that got them, and the authorization server (the issuer)
+//! that issued them.
 
 use http::HeaderValue;
 use rmcp::transport::auth::{AuthorizationMetadata, OAuthTokenResponse};

@@ -1,5 +1,9 @@
 //! The requests of a sign-in to an authorization server, made with `rmcp`: discovery, registration, the exchange of a
 //! code for tokens, and their renewal.
+//!
+//! A client is this program as an authorization server knows it: configured by the user, described by a document on the
+//! web, or registered by an earlier sign-in or on the spot. `OAuth` is what the configuration of the MCP server says
+//! about the sign-in.
 
 use std::{iter, sync::Arc, time::Duration};
 

@@ -1,5 +1,6 @@
 //! The guarded HTTP client, which sends every request to an authorization server. It limits the size, the time and the
-//! number of requests, and connects only to allowed addresses.
+//! number of requests. It connects only to addresses that the egress rules, a setting of the operator, allow for the
+//! MCP server at hand.
 
 use std::{
     collections::HashMap,

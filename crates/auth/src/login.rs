@@ -1,4 +1,7 @@
-//! Sign-in and sign-out by a user.
+//! Sign-in and sign-out by a user, and the sign-in without a user that a server's configuration can ask for.
+//!
+//! A slot is the state of one sign-in in this process. A lease is the right to change the stored credentials, which one
+//! process at a time has.
 
 use std::sync::Arc;
 

@@ -1,5 +1,8 @@
 //! [`SignIn`], and the state that its parts share: the slots, the store with its leases, and the work that must run to
 //! its end.
+//!
+//! A slot is the state of one sign-in in this process: one account at one MCP server. A lease is the right to change
+//! the stored credentials of a sign-in, which one process at a time has.
 
 mod builder;
 

@@ -1,4 +1,5 @@
-//! The state of one sign-in in this process.
+//! The state of one sign-in in this process: which credentials its requests use, and which task may read the store or
+//! renew them.
 
 use std::sync::Arc;
 

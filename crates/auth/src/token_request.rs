@@ -1,5 +1,5 @@
-//! Extends the requests that `rmcp` sends to a token endpoint: adds a client assertion (`private_key_jwt`) in place of
-//! a secret, and a DPoP proof.
+//! Extends the requests that `rmcp` sends to a token endpoint. A client assertion, a JWT that the client has signed,
+//! replaces the client's secret (`private_key_jwt`). A DPoP proof binds the tokens to a key.
 
 use http::{HeaderName, Method, Request, Response, header};
 use rmcp::transport::auth::AuthorizationMetadata;

@@ -302,7 +302,7 @@ impl Connector {
         if let (Some(authorizer), Transport::Http(http) | Transport::Sse(http)) = (&self.authorizer, &spec.transport)
             && let Ok(url) = http::resolved_url(&self.resolver, name, http).await
         {
-            return authorizer.signed_in(Destination { server: name, url: &url, spec: http }).await;
+            return authorizer.signed_in(Destination { server: name, url: &url, posts_to: None, spec: http }).await;
         }
         pending().await
     }

@@ -223,8 +223,10 @@ impl fmt::Debug for Signature {
 pub struct Destination<'a> {
     /// The name in the configuration.
     pub server: &'a ServerName,
-    /// The endpoint, with every value resolved. Its query may hold a secret.
+    /// The URL of the entry, with every value resolved, which identifies the server. Its query may hold a secret.
     pub url: &'a Url,
+    /// The URL of the request, if it is another one: HTTP+SSE posts to a second endpoint, which the server names.
+    pub posts_to: Option<&'a Url>,
     /// The entry, with its placeholders.
     pub spec: &'a Http,
 }

@@ -73,7 +73,7 @@ impl Stage {
 
     pub(crate) fn destination(&self) -> Destination<'_> {
         let Transport::Http(http) = &self.spec.transport else { panic!("not HTTP") };
-        Destination { server: &self.name, url: &self.url, spec: http }
+        Destination { server: &self.name, url: &self.url, posts_to: None, spec: http }
     }
 
     pub(crate) async fn login(&self) -> Result<SignedIn, AuthError> {

@@ -1,4 +1,4 @@
-//! Sends requests over a connection whose era (generation of MCP) need not be known yet.
+//! Sends requests over a connection, whatever its transport. The era (generation of MCP) need not be known yet.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! Explains why a container engine did not run a container.
+//! Explains why a container engine, Docker or Podman, did not run a container.
 
 use crate::link::error::LinkError;
 

@@ -1,4 +1,5 @@
-//! Defines the errors of a connection. Each variant is one cause with one next step.
+//! Defines the errors of a connection to a server. Each variant is one cause with one next step. An error may quote
+//! what the server has written on stdout or stderr (its output), which can be removed again.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -131,7 +131,11 @@ pub(crate) struct HttpTransport(Arc<Endpoint>);
 
 struct Endpoint {
     client: Client,
+    /// The URL of all requests.
     url: Url,
+    /// The URL in the server's configuration, which identifies the server. It differs from `url` for the second endpoint
+    /// of HTTP+SSE.
+    server_url: Url,
     server: ServerName,
     spec: Http,
     resolver: Arc<dyn Resolver>,
@@ -203,6 +207,7 @@ impl HttpTransport {
         inbound.set_page_guard(plan.egress.guard_for_server(&url));
         Ok(Self(Arc::new(Endpoint {
             client: plan.clients.client_for(plan.spec, plan.egress.guard_for_configured())?,
+            server_url: url.clone(),
             url,
             server: plan.server.clone(),
             spec: plan.spec.clone(),
@@ -315,11 +320,12 @@ impl HttpTransport {
         self.0.check_status(response).await.map(drop)
     }
 
-    /// Returns a client for another endpoint of the same server, with the same configured headers.
+    /// Returns a client for another endpoint of the same server, with the same configured headers and the same sign-in.
     pub(crate) fn for_url(&self, url: Url) -> Self {
         Self(Arc::new(Endpoint {
             client: self.0.client.clone(),
             url,
+            server_url: self.0.server_url.clone(),
             server: self.0.server.clone(),
             spec: self.0.spec.clone(),
             resolver: self.0.resolver.clone(),
@@ -474,7 +480,7 @@ impl Endpoint {
         let authorized_by = match &self.helper {
             None => self.sign(&mut headers, &method).await?,
             Some(helper) => {
-                let printed = helper.headers(&self.url).await?;
+                let printed = helper.headers(&self.server_url).await?;
                 for (name, value) in &printed.headers {
                     headers.insert(name.clone(), value.clone());
                 }

@@ -3,7 +3,8 @@
 //!
 //! [`Inbound`] takes messages in the order of arrival and never waits. It passes progress to the call at once, and
 //! notes a change in a flag. It limits the rate of log messages and of events about lists, and answers requests in a
-//! limited number of tasks of the connection.
+//! limited number of tasks of the connection. An asker is the part of the program that puts such a request, a question,
+//! to a user.
 
 mod changed;
 pub(crate) mod clock;

@@ -35,7 +35,7 @@ struct Target {
 
 impl Target {
     fn destination(&self) -> Destination<'_> {
-        Destination { server: &self.name, url: &self.url, spec: &self.http }
+        Destination { server: &self.name, url: &self.url, posts_to: None, spec: &self.http }
     }
 }
 

@@ -393,7 +393,7 @@ fn sign_in_starter(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
             let url = secrets.url(&server, &http).await.map_err(|error| bad_url(error.to_string()))?;
             let url = Url::parse(url.trim()).map_err(|_| bad_url("its `url` is not a URL".to_owned()))?;
             let browser = DashboardBrowser::bind(channels).await.map_err(|error| to_no_sign_in(&error.into()))?;
-            let destination = Destination { server: &server, url: &url, spec: &http };
+            let destination = Destination { server: &server, url: &url, posts_to: None, spec: &http };
             let scopes = []; // The entry or the server names the scopes.
             sign_in.login(destination, &scopes, &browser).await.map(drop).map_err(|error| to_no_sign_in(&error))
         })

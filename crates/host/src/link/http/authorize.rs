@@ -1,4 +1,6 @@
-//! Authorizes requests, and sends a request again if the server refused it for lack of a token.
+//! Authorizes requests, and sends a request again if the server refused it for lack of a token. An authorizer is the
+//! part of the program that signs in to servers. It is asked only if the server's configuration (its entry) has no
+//! `Authorization` header and no `headers_helper`, a program that prints headers.
 //!
 //! A request may be sent a second time here, even a `tools/call`. That is safe: a server that answers 401, or 403 with
 //! `insufficient_scope`, has checked only the token (RFC 6750, 3.1). The request was refused, so its outcome is known.
@@ -48,7 +50,8 @@ pub(super) enum AuthorizedBy {
 
 impl Endpoint {
     fn destination(&self) -> Destination<'_> {
-        Destination { server: &self.server, url: &self.url, spec: &self.spec }
+        let posts_to = (self.url != self.server_url).then_some(&self.url);
+        Destination { server: &self.server, url: &self.server_url, posts_to, spec: &self.spec }
     }
 
     /// Adds the `Authorization` header and its proof to a request, unless the server's configuration has set that

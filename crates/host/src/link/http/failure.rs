@@ -1,4 +1,4 @@
-//! Turns an error of the HTTP client into the error of a link.
+//! Turns an error of the HTTP client into the error of a link, the connection to one server.
 
 use std::{sync::Arc, time::Duration};
 

@@ -122,7 +122,7 @@ impl RunCache {
 }
 
 impl HelperProgram {
-    /// Returns the headers for a request to `url`.
+    /// Returns the headers for requests to the server at `url`, which the program gets.
     pub(super) async fn headers(self: &Arc<Self>, url: &Url) -> Outcome {
         loop {
             let (run, is_own_run) = match self.run_cache.source(|| self.run_to_completion(url.clone()).boxed()) {

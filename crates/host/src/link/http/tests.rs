@@ -1,17 +1,19 @@
-//! The headers of a request.
+//! The headers of a request, and how it is authorized.
 
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::{
     ask::NoAsker,
     link::inbound::{InboundParts, observe::Observer},
-    resolve::Verbatim,
+    resolve::{Challenge, Destination, NotAuthorized, Signature, Verbatim},
     spec::Limits,
 };
 
 /// A client for a server with this configuration.
-async fn transport(spec: &Http) -> HttpTransport {
+async fn transport(spec: &Http, authorizer: Option<&Arc<dyn Authorizer>>) -> HttpTransport {
     let parts = InboundParts {
         asker: Arc::new(NoAsker),
         events: Arc::new(|_| {}),
@@ -26,7 +28,7 @@ async fn transport(spec: &Http) -> HttpTransport {
         server: &server,
         spec,
         resolver: &resolver,
-        authorizer: None,
+        authorizer,
         clients: &Clients::default(),
         egress: &Egress::default(),
         supervisor: None,
@@ -41,7 +43,7 @@ async fn a_header_of_the_protocol_replaces_a_configured_one_of_the_same_name() {
     let names = ["accept", "last-event-id", "mcp-method", "mcp-param-region", "x-other"];
     let headers = names.map(|name| (name.to_owned(), "configured".to_owned())).into();
     let spec = Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers, ..Http::default() };
-    let transport = transport(&spec).await;
+    let transport = transport(&spec, None).await;
     transport.set_protocol(Era::Modern, None);
     let call = OutgoingRequest {
         id: 1,
@@ -66,4 +68,38 @@ async fn a_header_of_the_protocol_replaces_a_configured_one_of_the_same_name() {
         let values: Vec<_> = request.headers().get_all(name).iter().collect();
         assert_eq!(values, [value], "{name}");
     }
+}
+
+/// Records for which server, and for which other URL, requests are signed.
+#[derive(Default)]
+struct RecordingAuthorizer(Mutex<Vec<(String, Option<String>)>>);
+
+impl Authorizer for RecordingAuthorizer {
+    fn sign<'a>(
+        &'a self,
+        destination: Destination<'a>,
+        _: &'a Method,
+    ) -> BoxFuture<'a, Result<Option<Signature>, NotAuthorized>> {
+        self.0.lock().push((destination.url.to_string(), destination.posts_to.map(Url::to_string)));
+        Box::pin(async { Ok(None) })
+    }
+
+    fn challenged<'a>(&'a self, _: Destination<'a>, _: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn both_endpoints_of_http_with_sse_belong_to_one_sign_in() {
+    let recorded = Arc::new(RecordingAuthorizer::default());
+    let authorizer: Arc<dyn Authorizer> = Arc::<RecordingAuthorizer>::clone(&recorded);
+    let spec = Http { url: "http://127.0.0.1:1/sse".to_owned(), ..Http::default() };
+    let down = transport(&spec, Some(&authorizer)).await;
+    let up = down.for_url(Url::parse("http://127.0.0.1:1/message?session=1").unwrap());
+    for transport in [&down, &up] {
+        transport.0.build_request(&Outgoing::Stream { last_event: None }).await.unwrap();
+    }
+    let server = || spec.url.clone();
+    let posts_to = "http://127.0.0.1:1/message?session=1".to_owned();
+    assert_eq!(*recorded.0.lock(), [(server(), None), (server(), Some(posts_to))]);
 }

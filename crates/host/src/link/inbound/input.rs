@@ -1,5 +1,6 @@
 //! Answers a server's questions: elicitation, sampling, roots. In the legacy era (MCP 2025-11-25 and older), a question
-//! is a request of the server; in the modern era (2026-07-28), it is part of an answer that requires input.
+//! is a request of the server; in the modern era (2026-07-28), it is part of an answer that requires input. An asker is
+//! the part of the program that puts a question to a user, or to a model.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Answers a request of the server: chooses the asker that answers it, and pauses the clocks of the calls that wait
-//! meanwhile.
+//! Answers a request of the server: chooses the asker (the part of the program that puts questions to a user) that
+//! answers it, and pauses the clocks of the calls that wait meanwhile.
 
 use std::sync::Arc;
 

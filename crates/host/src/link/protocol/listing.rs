@@ -1,5 +1,6 @@
 //! Reads whole lists, page by page. The number of pages, items and bytes and the time are limited. A list beyond a
-//! limit is an error, and is never cut silently. A repeated cursor is an error as well.
+//! limit is an error, and is never cut silently. A repeated cursor (the server's name for the next page) is an error as
+//! well, except for the empty cursor of a server without pages.
 
 use std::{collections::HashSet, time::Duration};
 

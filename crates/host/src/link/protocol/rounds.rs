@@ -1,6 +1,7 @@
-//! Runs one call to its final answer: through input rounds (MCP 2026-07-28), URL elicitations (2025-11-25, error
-//! -32042) and tasks (2025-11-25). The call's idle and total time limits cover all of these. A step that has an answer
-//! is not sent again.
+//! Runs one call to its final answer. On the way there may be input rounds (MCP 2026-07-28: the server answers with
+//! questions, and the host sends the call again with the answers), URL elicitations (2025-11-25, error -32042: the user
+//! opens a page first) and a task (2025-11-25: the server answers later). The call's idle and total time limits cover
+//! all of these. A step that has an answer is not sent again.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Defines the tape of a recording: the requests to one server, and their outcomes.
+//! Defines the tape of a recording: the requests to one server, each with the answer and the notifications that the
+//! server sent for it (an exchange).
 
 use std::{
     collections::HashMap,

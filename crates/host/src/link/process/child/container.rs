@@ -1,4 +1,4 @@
-//! Builds the command line with which an engine runs a server in a container.
+//! Builds the command line with which an engine, Docker or Podman, runs a server in a container.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::FileTypeExt;

@@ -1,4 +1,4 @@
-//! Asks a container engine for facts about itself and about an image, without starting a container.
+//! Asks a container engine, Docker or Podman, for facts about itself and about an image, without starting a container.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Waits for the end of a child process, and can end the process.
+//! Waits for the end of a child process, and can end the process: by itself, or through its supervisor, a process that
+//! ends the child with everything that it has started.
 
 use std::fmt;
 use std::future::Future;

@@ -1,4 +1,5 @@
-//! Starts a supervisor with five descriptors and a clean environment, without forking the host's memory.
+//! Starts a supervisor (the process that starts a server, and ends it with everything below it) with five descriptors
+//! and a clean environment, without forking the host's memory.
 //!
 //! This module uses `posix_spawn`, because a host may be large: a fork first copies the host's page tables, which takes
 //! some 60 ms per GiB. `std::process::Command` must fork as soon as it passes more than the three standard streams.

@@ -1,5 +1,5 @@
-//! Starts a server under a supervisor, and watches the supervisor. This is the host's side; the supervisor is a process
-//! of its own.
+//! Starts a server under a supervisor, and watches the supervisor. This is the host's side. The supervisor is a process
+//! of its own: it takes orders through one pipe, reports through another, and ends the server with everything below it.
 
 use std::collections::HashSet;
 use std::io::{self, PipeWriter, Write};
