@@ -124,7 +124,8 @@ spec! {
         /// The filter of the tools that the host offers.
         pub tools: ToolFilter = ToolFilter::default(),
         /// The members of a team who have the server: those who meet at least one of these conditions. Default: all. A
-        /// host ignores this, except for the servers that it [lends](crate::HostBuilder::lender).
+        /// host lends the server to no other member ([`HostBuilder::lender`](crate::HostBuilder::lender)), and refuses
+        /// their calls as if it had no such server.
         pub members: Vec<Who> = Vec::new(),
         /// The limits in time.
         pub timeouts: Timeouts = Timeouts::default(),

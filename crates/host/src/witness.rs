@@ -2,7 +2,7 @@
 //! it ran or did not, and the beginnings and ends of connections.
 //!
 //! [Events](crate::Event) are for observers, and a slow observer misses some events. A [`Witness`] receives every fact,
-//! in order, on the task where the fact arises.
+//! in order, on the task where the fact arises. The *gate* in these facts decides whether a call may run.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! The result of a call: decoded, checked against its schema, and cut to the size that a model can use.
+//! The result of a call: decoded, checked against its schema, and cut to the size that a model can use. What does not
+//! fit is stored as an *artifact*, a file in the store of the embedding program.
 
 use std::time::Duration;
 

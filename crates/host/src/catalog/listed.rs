@@ -1,4 +1,7 @@
-//! Holds the tools of one server as the server listed them.
+//! Holds the tools of one server as the server listed them, with data that is derived from each tool on first use.
+//!
+//! A tool has two forms: as its server sent it, which calls and checks use, and as models, clients and users see it
+//! (*shown*), without invisible characters.
 
 use std::{fmt, sync::OnceLock, time::Duration};
 
@@ -177,6 +180,7 @@ pub(crate) struct Listed {
     pub(crate) unusable: Vec<UnusableTool>,
     /// How long the list is fresh, according to the server; zero if it does not say.
     pub(crate) fresh_for: Duration,
-    /// The list in a form to store, if that was requested; see [`Listed::from_stored`].
+    /// The list in a form to store for the next run of the program, if that was requested; see
+    /// [`Listed::from_stored`].
     pub(crate) kept: Option<Bytes>,
 }

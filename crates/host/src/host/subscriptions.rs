@@ -1,4 +1,5 @@
-//! Subscribes listeners to changes of resources.
+//! Subscribes listeners to changes of resources (MCP `resources/subscribe`). A *listener* is one client of this host.
+//! The host subscribes once at the server for all listeners to a resource; `link/inbound/topics` counts them.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 

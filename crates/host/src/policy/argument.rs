@@ -2,6 +2,9 @@
 //!
 //! A condition matches one argument of a call against a glob or a regular expression, within bounds. `number` compares
 //! numbers by value, because a model may write the same number in several ways.
+//!
+//! A rule that denies or confirms is *careful*: if it is uncertain whether an argument matches, it does. For a rule
+//! that allows, it does not.
 
 mod number;
 

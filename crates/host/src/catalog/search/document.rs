@@ -1,5 +1,5 @@
 //! Reads the words by which a search finds a tool: those of its name, title, description and arguments, each with a
-//! weight.
+//! weight. All forms of a word count as one: `files` and `file` have the same *stem*.
 
 use std::collections::HashMap;
 

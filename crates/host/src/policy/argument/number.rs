@@ -1,4 +1,5 @@
-//! Compares numbers by value, independently of their notation.
+//! Compares numbers by value, independently of their notation: `1`, `1.0` and `1e0` are equal, and for a rule that
+//! denies or confirms (a *careful* one) so is a text that some program would read as that number.
 
 use std::borrow::Cow;
 
