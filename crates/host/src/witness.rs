@@ -248,7 +248,7 @@ const MAX_NAME_BYTES: usize = 200;
 
 /// The caller: the principal, the way in, and the known facts about the client.
 ///
-/// Plain data that each entrance makes in one place, and that is passed with the call to the gate, to the
+/// Plain data, which each way into the host makes in one place. The host passes it to the gate, to the
 /// [asker](crate::Asker) and to the [witness](Witness). Only [`Self::client_name`] comes from the client itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {

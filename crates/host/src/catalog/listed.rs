@@ -150,7 +150,7 @@ fn check(lazy_schema: &LazySchema, schema: &RawValue, value: &Value) -> Result<(
     })
 }
 
-/// A tool that its server lists and that cannot be used, such as one whose definition cannot be parsed.
+/// A listed tool that cannot be used, for example because its definition cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct UnusableTool {

@@ -160,8 +160,8 @@ impl Subscriptions {
         }
     }
 
-    /// Returns a resource that has changed since it was last returned. Looks first at those after the one that was
-    /// returned last, so that a resource that changes all the time does not hide the others.
+    /// Returns a resource that has changed since it was last returned. Begins after the last returned one: otherwise, a
+    /// resource that changes all the time would hide all later ones.
     fn take_change(&self) -> Option<ResourceKey> {
         let (subscriptions, mut last) = (self.subscriptions.lock(), self.last_updated.lock());
         let after_last: (Bound<&ResourceKey>, Bound<&ResourceKey>) =

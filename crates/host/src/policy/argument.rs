@@ -25,7 +25,7 @@ const REGEX_BYTES: usize = 512;
 /// The largest size of a compiled regular expression, in bytes.
 const COMPILED_BYTES: usize = 256 * 1024;
 
-/// The longest text in an argument that is matched, so that the check stays quick.
+/// The longest text of an argument, in bytes, that is matched. A limit keeps the check quick.
 const TEXT_BYTES: usize = 64 * 1024;
 
 /// The reason why a rule was refused.

@@ -87,8 +87,8 @@ impl Task {
         }
     }
 
-    /// Waits until the pins differ from those that the tools were checked against. Returns at once if the pins could
-    /// not be read for that check, so that they are read again.
+    /// Waits until the pins differ from those that the tools were checked against. If the pins could not be read for
+    /// that check, returns at once, and the caller reads them again.
     async fn until_repinned(&self) {
         let Some(pins) = &self.context.pins else {
             return;
