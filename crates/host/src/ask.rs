@@ -1,8 +1,8 @@
 //! Asks the embedding program the questions that only this program can answer, with a user, a front end or a policy.
 //!
 //! An [`Asker`] answers all these questions: whether a call may run, forms to fill in, URLs to open, requests to the
-//! program's model (sampling), and which folders a server may know of (roots). To a server, the host declares only what
-//! the asker can do, so that the server offers no tools that need more.
+//! program's model (sampling), and which folders a server may know of (roots). The host declares to a server only what
+//! the asker can do. So the server offers no tools that need more.
 
 use std::{fmt, sync::Arc};
 
@@ -82,9 +82,9 @@ pub trait Asker: Send + Sync {
         false
     }
 
-    /// Returns the asker for the question that a server calls `name`; `None`, the default, means this asker itself.
-    /// In MCP 2026-07-28, questions that a server returns in place of a result have names, and an asker that forwards
-    /// such a question may need its name.
+    /// Returns the asker for the question that a server calls `name`; `None`, the default, means this asker itself. In
+    /// MCP 2026-07-28, a server may return questions in place of a result, each under a name. An asker that forwards
+    /// such a question may need the name.
     fn for_question(&self, name: &str) -> Option<SharedAsker> {
         let _ = name;
         None
@@ -323,7 +323,7 @@ pub enum Callers {
     /// The calls of the principal whose call the question is about.
     #[default]
     Same,
-    /// The calls of all principals. Only for an asker that knows that the user who answers may decide for all of them.
+    /// The calls of all principals. The asker must know that its user may decide for all of them.
     All,
 }
 

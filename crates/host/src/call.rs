@@ -267,8 +267,8 @@ impl Call {
     /// Requests the unchanged result, for a caller that forwards it to its own client.
     ///
     /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then in
-    /// [`verbatim`](field@ToolOutcome::verbatim) only. The host does not decode the result, and leaves the check
-    /// against the tool's output schema to that client, unless the server's configuration [requires the
+    /// [`verbatim`](field@ToolOutcome::verbatim) only. The host does not decode the result. It leaves the check against
+    /// the tool's output schema to that client, unless the server's configuration [requires the
     /// check](crate::spec::OutputSchema::Reject). The host decodes and cuts a larger result as usual.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
@@ -295,8 +295,8 @@ pub(crate) struct CallContext {
     pub(crate) session_answers: Arc<RememberedAnswers>,
 }
 
-/// Refuses a caller who may not use the server. The error is the one for a server that does not exist, so that it does
-/// not reveal the server.
+/// Refuses a caller who may not use the server. The error says that there is no such server, and so reveals nothing of
+/// it.
 pub(crate) fn admit(server: &Server, name: &str, caller: &Caller) -> Result<(), CallError> {
     if server.spec.is_for(caller.principal()) {
         return Ok(());

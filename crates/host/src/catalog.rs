@@ -287,8 +287,8 @@ impl Catalog {
     /// microseconds for each tool, more for large schemas), and the catalog keeps up to 16 kinds; later callers share
     /// it without a copy.
     ///
-    /// The tools that have not changed since an earlier catalog keep their cleaned schemas, and if none of the selected
-    /// tools has changed, the bytes are the same.
+    /// A tool that has not changed since an earlier catalog keeps its cleaned schema. If no selected tool has changed,
+    /// the bytes are the same.
     #[must_use]
     pub fn block(&self, kind: &BlockKind) -> Arc<ToolBlock> {
         self.blocks.get(kind, || ToolBlock::of(self.tools.iter(), kind))

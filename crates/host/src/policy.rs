@@ -11,8 +11,8 @@
 //! requires it.
 //!
 //! A pattern without a `/` may name a tool in a spelling that users see; see [`Pattern`]. A rule that denies or
-//! confirms then covers every tool that the pattern could mean, and a rule that allows only tools that it certainly
-//! means.
+//! confirms then covers every tool that the pattern could mean. A rule that allows covers only the tools that it
+//! certainly means.
 //!
 //! The rules of another source, such as a project, are [judged by themselves](Policy::stricter), and the stricter of
 //! two verdicts counts. Such a source can deny and confirm, but never allow.
@@ -70,8 +70,7 @@ impl Policy {
         Self { own: Layer { otherwise, ..Layer::default() }, ..Self::default() }
     }
 
-    /// Creates a policy that denies every call for this reason, because rules that cannot be read could deny any of
-    /// them.
+    /// Creates a policy that denies every call for this reason: a rule that cannot be read could deny any of them.
     #[must_use]
     pub fn broken(why: impl Into<String>) -> Self {
         Self { broken: Some(why.into()), ..Self::default() }
@@ -106,8 +105,8 @@ impl Policy {
         self.rule(Rule::new(Effect::Deny, pattern))
     }
 
-    /// Sets whether calls that no rule covers run without a question if the server claims that the tool changes
-    /// nothing. Default `false`, because the host cannot verify the claim.
+    /// Sets whether a call that no rule covers runs without a question if the tool changes nothing, as its server
+    /// claims. Default `false`, because the host cannot verify the claim.
     #[must_use]
     pub fn allow_read_only(mut self, allow: bool) -> Self {
         self.own.allow_read_only = allow;

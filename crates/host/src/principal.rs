@@ -1,4 +1,5 @@
-//! The principal of a request: a person, a service or an agent of a tenant.
+//! The principal of a request: a person, a service or an agent of a tenant (a team of a daemon, whose members see
+//! nothing of other tenants).
 //!
 //! A [`Principal`] is plain data. It is made from proved facts (a token, a signed statement, the user at the other end
 //! of a socket), and never from a name or a header that a client chose. It is bound to tenant, issuer and subject, and

@@ -1,6 +1,6 @@
-//! Runs one task for each server, which owns the connection: the task connects, lists, watches and reconnects. The rest
-//! of the host reads the snapshots that the task publishes, and clones the link in them, so that no caller waits for
-//! another.
+//! Runs one task for each server, which owns the connection: the task connects, lists the tools, watches for changes
+//! and reconnects. After each change it publishes a [`Snapshot`]. The rest of the host reads the newest snapshot, and
+//! clones the link in it (the connection, as callers use it), so that no caller waits for another.
 
 mod pinning;
 mod task;
@@ -50,8 +50,8 @@ pub(crate) struct Snapshot {
     pub(crate) rechecks: u64,
 }
 
-/// A round of attempts to connect. It begins when the server starts or when a caller requests a
-/// [reconnection](Server::reconnect), and lasts until the next such request.
+/// A round of attempts to connect. The first begins when the server starts, and each further one when a caller requests
+/// a [reconnection](Server::reconnect).
 #[derive(Clone, Copy, Debug)]
 struct Round {
     number: u64,
@@ -99,8 +99,8 @@ pub(crate) struct Server {
     pub(crate) spec: Arc<ServerSpec>,
     /// Whether the errors of calls leave out what the server writes.
     pub(crate) has_private_output: bool,
-    /// The resources with listeners, to which the connections of this server report changes. For a server that another
-    /// host lends, these are the resources of that host.
+    /// The resources with listeners, to which the connections of this server report changes. If another host lends this
+    /// server, they are those of that host, because its connection reports the changes.
     watched: Arc<WatchedResources>,
     published: watch::Receiver<Snapshot>,
     wake: Arc<WakeSignals>,
@@ -117,9 +117,9 @@ struct WakeSignals {
     /// The number of the round that a caller requested last. When it changes, the task reconnects, even if the
     /// connection is healthy.
     round: watch::Sender<u64>,
-    /// Connect now instead of waiting.
+    /// Tells the task to connect now, instead of waiting for the next attempt.
     nudge: Notify,
-    /// Pins may have changed.
+    /// Tells the task that the pins (the trusted definitions of tools) may have changed.
     pins: Notify,
 }
 

@@ -1,8 +1,8 @@
 //! Defines the configuration of servers as plain data, without behaviour and without IO.
 //!
 //! A [`Desired`] set is a map from [`ServerName`] to [`ServerSpec`]. Strings in a spec may contain placeholders such as
-//! `${TOKEN}`. A spec keeps placeholders verbatim, and the host's [`Resolver`](crate::Resolver) replaces them by values
-//! at connection time, so that a spec can be printed, stored and compared without a secret in it.
+//! `${TOKEN}`. A spec keeps placeholders verbatim; the host's [`Resolver`](crate::Resolver) replaces them by values
+//! when it connects. So a spec can be printed, stored and compared without a secret in it.
 //!
 //! The macro `spec!` makes a struct from plain fields and from rows; [`Field`] says what comes from a row.
 
@@ -124,7 +124,8 @@ spec! {
         /// The filter of the tools that the host offers.
         pub tools: ToolFilter = ToolFilter::default(),
         /// The members of a team who have the server: those who meet at least one of these conditions. Default: all. A
-        /// host ignores this, except for the servers that it [lends](crate::HostBuilder::lender).
+        /// host lends the server to no other member ([`HostBuilder::lender`](crate::HostBuilder::lender)), and refuses
+        /// their calls as if it had no such server.
         pub members: Vec<Who> = Vec::new(),
         /// The limits in time.
         pub timeouts: Timeouts = Timeouts::default(),

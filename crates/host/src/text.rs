@@ -77,9 +77,10 @@ pub fn for_html(text: &str) -> Cow<'_, str> {
 /// unchanged.
 ///
 /// This removes tag characters, zero-width characters, bidi controls, soft hyphens, fillers, variation selectors,
-/// control characters and similar ones. It keeps line feed, tab and carriage return, joiners between letters of scripts
-/// that are spelled with joiners, joiners inside an emoji, and selectors that turn a character into an emoji or back.
-/// Other ends of lines and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line feeds. Idempotent.
+/// control characters and similar ones. It keeps line feed, tab and carriage return. It also keeps joiners inside an
+/// emoji and between letters of scripts that are spelled with joiners, and selectors that turn a character into an
+/// emoji or back. Other ends of lines and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line
+/// feeds. Idempotent.
 pub fn without_invisible(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: SinkKind::Model, html: false })
 }

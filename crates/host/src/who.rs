@@ -1,4 +1,5 @@
-//! Reads and checks conditions on a principal, as rules and entries write them: `group:eng`, `role:operator`.
+//! Reads and checks conditions on a principal (the person or service that calls), as rules about calls and entries of
+//! servers write them: `group:eng`, `role:operator`.
 
 use crate::{
     glob::{BadGlob, Glob},

@@ -2,7 +2,7 @@
 //! it ran or did not, and the beginnings and ends of connections.
 //!
 //! [Events](crate::Event) are for observers, and a slow observer misses some events. A [`Witness`] receives every fact,
-//! in order, on the task where the fact arises.
+//! in order, on the task where the fact arises. The *gate* in these facts decides whether a call may run.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -248,7 +248,7 @@ const MAX_NAME_BYTES: usize = 200;
 
 /// The caller: the principal, the way in, and the known facts about the client.
 ///
-/// Plain data that each entrance makes in one place, and that is passed with the call to the gate, to the
+/// Plain data, which each way into the host makes in one place. The host passes it to the gate, to the
 /// [asker](crate::Asker) and to the [witness](Witness). Only [`Self::client_name`] comes from the client itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {

@@ -1,5 +1,6 @@
-//! Gets a user's decision about a call. Uses a remembered answer if there is one; else asks the user, and remembers the
-//! answer if the user wants that.
+//! Gets a user's decision about a call, if the gate (which decides about each call first) requires one. Uses a
+//! remembered answer if there is one; else asks the user through the asker of the call, and remembers the answer if the
+//! user wants that.
 
 use std::sync::{Arc, OnceLock};
 
@@ -48,7 +49,7 @@ impl UnderReview {
     fn denial(&self, arguments: &Map<String, Value>) -> Option<String> {
         match self.gate.judge(&GateRequest::of(&self.tool, arguments).with_caller(&self.caller)) {
             Verdict::Deny { why } => Some(why.to_string()),
-            // A user decides already, so a rule that requires that changes nothing.
+            // A user is deciding already, so a rule that wants a user to decide changes nothing.
             Verdict::Allow { .. } | Verdict::Confirm { .. } => None,
         }
     }
@@ -56,9 +57,8 @@ impl UnderReview {
 
 impl Review for UnderReview {
     fn is_answered(&self) -> bool {
-        // A session-only answer exists nowhere else, so it counts. Any other answer is also in the store, from which
-        // another process may have deleted it; this map keeps its copy. So such an answer counts only if it was given
-        // after this question was asked.
+        // An answer that is only in this map counts. Any other answer is also in the store, where another process may
+        // have deleted it. It counts only if a user gave it after this question was asked.
         let mut answers = self.session_answers.find(&self.tool, &self.fingerprint, self.caller.principal());
         answers.any(|answer| answer.is_session_only || answer.at >= self.asked_at)
     }

@@ -11,8 +11,8 @@ use crate::{
     witness::{Caller, Fact},
 };
 
-/// How long a caller waits for the refusal of a quota. Without the wait, a caller that tries again and again would keep
-/// the host from the work of others.
+/// How long a caller waits for the refusal of a quota. A caller that tries again and again then leaves the host time
+/// for the work of others.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Counts what each caller uses, and refuses what goes beyond a quota. Must not block.

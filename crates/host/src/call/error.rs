@@ -1,4 +1,4 @@
-//! The error of a call.
+//! The error of a call, with its kind (what the caller can do next) and its stable code.
 
 use std::{fmt, sync::Arc};
 
@@ -50,7 +50,7 @@ pub enum CallError {
         /// The quota, and when it is free again.
         over: Box<OverQuota>,
     },
-    /// The tool differs from its pin.
+    /// The tool differs from its pin, its definition as it was first seen or approved.
     #[error(
         "the call of {server}/{tool} was not made, because the tool is in quarantine: {cause}; `toolrack trust diff \
          {server}/{tool}` shows it"

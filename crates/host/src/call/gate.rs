@@ -1,4 +1,5 @@
-//! The gate, which decides for every call whether it may run, before the host sends anything.
+//! The gate, which decides for every call whether it may run, before the host sends anything. It allows the call,
+//! denies it, or leaves the decision to a user.
 
 use std::{borrow::Cow, fmt};
 

@@ -1,4 +1,5 @@
-//! The result of a call: decoded, checked against its schema, and cut to the size that a model can use.
+//! The result of a call: decoded, checked against its schema, and cut to the size that a model can use. What does not
+//! fit is stored as an *artifact*, a file in the store of the embedding program.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ const VALIDATION_TIME: Duration = Duration::from_millis(500);
 /// in the store of the host.
 const MAX_INLINE_MEDIA: usize = 1024 * 1024;
 
-/// How many bytes of text the block that is cut has at least, so that it can say where the rest is.
+/// The least number of bytes to which a block of text is cut: enough for the line that says where the rest is.
 const MARKER_ROOM: usize = 200;
 
 /// The result of a tool.

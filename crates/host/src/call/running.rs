@@ -1,5 +1,8 @@
 //! Follows a call in progress. When the call ends, emits an event and informs the witness (the observer that records
 //! calls in the audit log), even if the future of the call is dropped.
+//!
+//! The *gate* decides whether a call may run. A tool whose definition has changed since it was approved is in
+//! *quarantine*, and its calls are refused.
 
 use std::{borrow::Cow, mem, time::Duration};
 

@@ -8,7 +8,7 @@ use super::{Catalog, selection::Selection};
 pub struct Budget {
     /// The share of the context that definitions may take, from 0 to 1. Default 0.05.
     pub share: f64,
-    /// The context of the model, in tokens; `None` if it is unknown, so that only the number of tools decides.
+    /// The context of the model, in tokens. If it is unknown (`None`), only the number of tools decides.
     pub context_tokens: Option<usize>,
     /// The maximum number of tools that the provider accepts (see [`Wire::max_tools`](super::Wire::max_tools)); `None`
     /// if there is no maximum.

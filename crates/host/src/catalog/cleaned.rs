@@ -10,7 +10,7 @@ use serde_json::{
 
 use super::schema::{Provider, clean};
 
-/// The schemas of one tool, each computed on first use, because most are never used.
+/// The schemas of one tool, each computed on first use, because most are never used. One for each [`Provider`].
 #[derive(Debug, Default)]
 pub(crate) struct CleanedSchemas(OnceLock<Box<[OnceLock<CleanedSchema>; Provider::ALL.len()]>>);
 

@@ -1,4 +1,7 @@
-//! Holds the tools of one server as the server listed them.
+//! Holds the tools of one server as the server listed them, with data that is derived from each tool on first use.
+//!
+//! A tool has two forms: as its server sent it, which calls and checks use, and as models, clients and users see it
+//! (*shown*), without invisible characters.
 
 use std::{fmt, sync::OnceLock, time::Duration};
 
@@ -147,7 +150,7 @@ fn check(lazy_schema: &LazySchema, schema: &RawValue, value: &Value) -> Result<(
     })
 }
 
-/// A tool that its server lists and that cannot be used, such as one whose definition cannot be parsed.
+/// A listed tool that cannot be used, for example because its definition cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct UnusableTool {
@@ -177,6 +180,7 @@ pub(crate) struct Listed {
     pub(crate) unusable: Vec<UnusableTool>,
     /// How long the list is fresh, according to the server; zero if it does not say.
     pub(crate) fresh_for: Duration,
-    /// The list in a form to store, if that was requested; see [`Listed::from_stored`].
+    /// The list in a form to store for the next run of the program, if that was requested; see
+    /// [`Listed::from_stored`].
     pub(crate) kept: Option<Bytes>,
 }

@@ -1,7 +1,7 @@
 //! Maps (server, tool) to the name that a model sees.
 //!
-//! Model providers accept `[A-Za-z0-9_-]` and 64 or 128 characters; servers choose any name. The mapping is never
-//! reversed: to get the pair, look the name up in the map of [`assign`].
+//! Model providers accept `[A-Za-z0-9_-]` and 64 or 128 characters (the *cap*); servers choose any name. The mapping is
+//! never reversed: to get the pair, look the name up in the map of [`assign`].
 //!
 //! # The rule
 //!

@@ -1,4 +1,5 @@
-//! Chooses what one group of clients sees of a catalog.
+//! Chooses what one group of clients sees of a catalog (the tools of all servers): which tools, and under which names
+//! and descriptions.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +70,7 @@ impl ToolProfile {
     /// Returns whether models see this tool.
     #[must_use]
     pub fn has(&self, tool: &CatalogTool) -> bool {
-        // A tool that keeps its name is hidden if another tool was given that name.
+        // If the profile gives one tool the name of another, that other tool is hidden.
         self.selection.has(tool) && (self.new_name(tool).is_some() || self.tool_renamed_to(&tool.name).is_none())
     }
 

@@ -1,4 +1,4 @@
-//! Selects tools of a catalog.
+//! Selects tools of a catalog (the tools of all servers), by server and by pattern.
 
 use std::collections::BTreeSet;
 

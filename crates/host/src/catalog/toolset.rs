@@ -1,4 +1,7 @@
 //! Holds the tools of one server, as the server listed them and its entry (the server's configuration) filters them.
+//!
+//! A *pin* is the definition of a tool as it was first seen, or as a user approved it later. A tool that differs from
+//! its pin is *mismatched*. It is in *quarantine*, and cannot be used, unless the entry asks only for a warning.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -22,9 +25,9 @@ pub(crate) struct ToolSet {
     pub(crate) hidden: Vec<String>,
     /// Tools that cannot be used.
     pub(crate) unusable: Vec<UnusableTool>,
-    /// Tools that do not match their pins (trusted definitions). The unusable ones are not among [`Self::tools`].
+    /// Tools that differ from their pins. Those in quarantine are not among [`Self::tools`].
     pub(crate) mismatched: Box<[MismatchedTool]>,
-    /// The generation of the pins with which the tools were compared, tool by tool; `None` if they were not.
+    /// The number of the version of the pins with which the tools were compared, tool by tool; `None` if they were not.
     pub(crate) generation: Option<u64>,
     /// The index that searches use.
     pub(crate) search_index: LazyIndex,

@@ -1,4 +1,5 @@
-//! Builds a [`Host`] from its dependencies.
+//! Builds a [`Host`] from its dependencies, which the embedding program brings: who answers questions, who decides
+//! about calls, and where values and stored facts come from.
 
 use std::{ffi::OsString, sync::Arc};
 

@@ -1,4 +1,7 @@
 //! Finds the tool of a call and its server. Only this module resolves the name of a call.
+//!
+//! A model that has found a tool by searching calls it through the tool `call_tool`. This module replaces such a call
+//! by one of the tool that the arguments name.
 
 use std::{sync::Arc, time::Duration};
 

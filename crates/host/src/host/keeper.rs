@@ -1,5 +1,8 @@
-//! Runs the keeper: the task that owns a host's set of servers, applies changes to the set, and publishes catalogs of
-//! tools. No call passes through this task.
+//! Runs the keeper: the task that owns a host's set of servers, applies changes to the set, and publishes catalogs
+//! (lists of the tools of all servers). No call passes through this task.
+//!
+//! A host can also offer the servers of another host, its *lender*. The lender starts and stops these *lent* servers;
+//! the keeper follows each change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -257,8 +260,8 @@ impl Keeper {
         loop {
             let next_publish_at = self.next_publish_at;
             let message = tokio::select! {
-                // A message that arrives during the pause cancels the other branch, which has already consumed its
-                // notification. So the handling of each message publishes a catalog itself, or notifies again.
+                // During the pause, the other branch has already consumed its notification, and a message cancels that
+                // branch. So the handling of each message publishes a catalog itself, or notifies again.
                 message = messages.recv() => message,
                 () = async { wake_keeper.notified().await; sleep_until(next_publish_at).await } => {
                     self.publish();

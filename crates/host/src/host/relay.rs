@@ -1,4 +1,5 @@
-//! Forwards resources, prompts and completions of a server unchanged, for programs that serve other clients.
+//! Forwards resources, prompts and completions of a server unchanged, for programs that serve other clients. No rule
+//! judges such a request, because it changes nothing; the quotas of its caller apply.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};

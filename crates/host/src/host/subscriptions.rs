@@ -1,4 +1,5 @@
-//! Subscribes listeners to changes of resources.
+//! Subscribes listeners to changes of resources (MCP `resources/subscribe`). A *listener* is one client of this host.
+//! The host subscribes once at the server for all listeners to a resource; `link/inbound/topics` counts them.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -159,8 +160,8 @@ impl Subscriptions {
         }
     }
 
-    /// Returns a resource that has changed since it was last returned. Looks first at those after the one that was
-    /// returned last, so that a resource that changes all the time does not hide the others.
+    /// Returns a resource that has changed since it was last returned. Begins after the last returned one: otherwise, a
+    /// resource that changes all the time would hide all later ones.
     fn take_change(&self) -> Option<ResourceKey> {
         let (subscriptions, mut last) = (self.subscriptions.lock(), self.last_updated.lock());
         let after_last: (Bound<&ResourceKey>, Bound<&ResourceKey>) =

@@ -1,4 +1,8 @@
-//! Compares a list of tools with the pins, without side effects.
+//! Compares a list of tools with the pins (the definitions that these tools had when they were first seen or approved),
+//! without side effects.
+//!
+//! A tool that has changed, or that looks like a removed tool under a new name, is a *mismatch*, and waits for a user's
+//! approval. Any other new tool is pinned.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 

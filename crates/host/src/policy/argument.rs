@@ -2,6 +2,9 @@
 //!
 //! A condition matches one argument of a call against a glob or a regular expression, within bounds. `number` compares
 //! numbers by value, because a model may write the same number in several ways.
+//!
+//! A rule that denies or confirms is *careful*: if it is uncertain whether an argument matches, it does. For a rule
+//! that allows, it does not.
 
 mod number;
 
@@ -22,7 +25,7 @@ const REGEX_BYTES: usize = 512;
 /// The largest size of a compiled regular expression, in bytes.
 const COMPILED_BYTES: usize = 256 * 1024;
 
-/// The longest text in an argument that is matched, so that the check stays quick.
+/// The longest text of an argument, in bytes, that is matched. A limit keeps the check quick.
 const TEXT_BYTES: usize = 64 * 1024;
 
 /// The reason why a rule was refused.

@@ -1,4 +1,7 @@
-//! Explains why a call would run, or not.
+//! Explains why a call would run, or not: which rule decides, and why each other rule about the tool does not.
+//!
+//! The rules of one source, such as the user's file or that of a project, are a *layer*. Each layer is judged by
+//! itself, and the strictest verdict counts.
 
 use super::{Effect, Layer, Policy, Rule};
 use crate::call::gate::{Gate as _, GateRequest, Verdict};

@@ -1,4 +1,9 @@
 //! Defines one rule: the calls that the rule covers, and its effect.
+//!
+//! A rule covers a call if its pattern matches the tool and the call meets all further conditions. Where that is
+//! uncertain, a rule that denies or confirms covers the call (the code calls such a rule *careful*), and one that
+//! allows does not. A *reading* is a copy of a rule with another meaning that its pattern may have: `a_b` is a tool of
+//! any server, or the tool `b` of the server `a`.
 
 use std::{cmp::Reverse, fmt, path::PathBuf};
 

@@ -1,5 +1,8 @@
 //! Checks the tools of a server against pins, the stored definitions that tools had when they were first seen or
 //! approved. Checks each list of tools, and checks it again when the pins may have changed.
+//!
+//! A tool that differs from its pin is in *quarantine*: no call of it is sent until a user approves its definition. The
+//! *generation* of the pins is a number that changes with each of them.
 
 use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
@@ -84,8 +87,8 @@ impl Task {
         }
     }
 
-    /// Waits until the pins differ from those that the tools were checked against. Returns at once if the pins could
-    /// not be read for that check, so that they are read again.
+    /// Waits until the pins differ from those that the tools were checked against. If the pins could not be read for
+    /// that check, returns at once, and the caller reads them again.
     async fn until_repinned(&self) {
         let Some(pins) = &self.context.pins else {
             return;

@@ -1,4 +1,5 @@
-//! Defines the container of a server, as the server's entry configures it.
+//! Defines the container of a server, as the server's entry (its configuration) describes it. An *engine*, Podman or
+//! Docker, runs the container; its *client* is the program that starts it.
 
 use std::{ffi::OsStr, path::Path};
 

@@ -1,4 +1,5 @@
-//! Chooses the variables that a child process inherits.
+//! Chooses the environment variables that a child process inherits from the host: by default a few harmless ones, so
+//! that no server gets the user's secrets.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -4,9 +4,9 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::Confinement;
 
-/// The rights of a child process and its descendants. In addition to the settings here, it may read and run the parts
-/// of the system that every program needs ([`Confinement::SYSTEM`]) and its own
-/// installation, and change its working folder, unless that is or contains the user's home.
+/// The rights of a child process and its descendants. In addition to the settings here, it may read and run its own
+/// installation, and the parts of the system that every program needs ([`Confinement::SYSTEM`]). It may change its
+/// working folder, unless that is or contains the user's home.
 ///
 /// Linux only, from 6.7 on (6.2 without ports). Elsewhere the server is not started.
 #[derive(Clone, Debug, PartialEq, Eq)]

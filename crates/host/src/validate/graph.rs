@@ -1,4 +1,8 @@
 //! Predicts how many evaluations a validation takes, from the graph of a schema's subschemas and without validating.
+//!
+//! The *instance* is the JSON that would be validated. A subschema applies *in place* if it is evaluated with the same
+//! instance as the schema that holds it (`allOf`, `$ref`); others apply to a part of the instance (`properties`,
+//! `items`).
 
 use std::collections::{BTreeMap, HashMap};
 

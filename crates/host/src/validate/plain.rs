@@ -1,4 +1,5 @@
-//! Checks the common case without a validator: schemas of simple keywords, and JSON that clearly matches them.
+//! Checks the common case without a validator: schemas of simple keywords, and JSON (the *instance*) that clearly
+//! matches them.
 
 use std::cell::Cell;
 
@@ -9,8 +10,8 @@ use super::MAX_DEPTH;
 /// Integers up to this size are also distinct as floating-point numbers.
 const MAX_EXACT_INTEGER: f64 = (1_u64 << 53) as f64;
 
-/// The most steps of one check, before the validator is used instead. A step is a subschema, one of its keywords, an entry
-/// of a list in it, a member or an item of the instance, or [`BYTES_PER_STEP`] bytes of text.
+/// The most steps of one check, before the validator is used instead. A step is a subschema, one of its keywords, an
+/// entry of a list in it, a member or an item of the instance, or [`BYTES_PER_STEP`] bytes of text.
 const MAX_STEPS: usize = 20_000;
 
 /// How many bytes of text cost one step.

@@ -36,8 +36,8 @@ impl BlockCache {
             }
             entries
         });
-        // Use the slot of another thread if that thread was faster, and otherwise our own, even if it was removed
-        // since.
+        // Another thread may have added a slot first: use that one. Our own counts even if other blocks have displaced
+        // it since.
         find(&self.0.load(), kind).unwrap_or(fresh)
     }
 }

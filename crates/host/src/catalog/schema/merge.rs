@@ -1,4 +1,4 @@
-//! Combines schemas into one that requires all of them (`allOf`), or at least one of them (`anyOf`).
+//! Combines JSON Schemas into one that requires all of them (`allOf`), or at least one of them (`anyOf`).
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Records the changes that cleaning makes to a schema.
+//! Records the changes that cleaning (making a schema fit for a model provider) makes to a schema, each with its place.
 
 /// A change that cleaning made.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Makes the root of an input schema one plain object, because no provider accepts alternatives there.
+//! Makes the root of an input schema one plain object, because no model provider accepts alternatives there.
+//! Alternatives become one object with the properties of all, and a hint in its description.
 
 use std::collections::{BTreeMap, HashSet};
 

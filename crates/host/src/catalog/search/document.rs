@@ -1,5 +1,5 @@
 //! Reads the words by which a search finds a tool: those of its name, title, description and arguments, each with a
-//! weight.
+//! weight. All forms of a word count as one: `files` and `file` have the same *stem*.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ struct Field {
     weight: f32,
     /// How much a longer text lowers the weight of each word, from 0 (not at all) to 1 (the `b` of BM25).
     length_penalty: f32,
-    /// The usual length, in words. It is fixed, and not the mean of all tools, so that a server's index, and the
-    /// relative scores of its tools, do not depend on other servers.
+    /// The usual length, in words. It is fixed, and not the mean of all tools: the index of a server, and the order of
+    /// its tools, must not depend on other servers.
     typical_length: f32,
 }
 

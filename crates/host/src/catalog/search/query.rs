@@ -1,4 +1,5 @@
-//! Splits a query into words, and returns the words that each of them matches.
+//! Splits a query into words, and returns the stems that each of them matches. A *stem* is the part that all forms of a
+//! word share; the index of tools has only stems.
 
 use super::{related::related, words};
 

@@ -1,4 +1,5 @@
-//! Compares numbers by value, independently of their notation.
+//! Compares numbers by value, independently of their notation: `1`, `1.0` and `1e0` are equal. For a rule that denies
+//! or confirms (a *careful* rule), a text that some program would read as the number is equal, too.
 
 use std::borrow::Cow;
 
