@@ -6,33 +6,87 @@ use std::{fmt, ops::Range};
 use serde_json::Value as Json;
 
 use crate::{
+    entry::canonical,
     interpolate::is_stored_secret_name,
     mask,
     placeholder::{BareName, Piece, pieces},
+    rows::{ENTRY, IDP, OAUTH, Table},
 };
 
 /// The longest name of a secret, in bytes.
 const MAX_NAME: usize = 64;
 
-/// Replaces each literal secret of `entry`, which is in Toolrack's format, by the placeholder that `store` returns.
-/// Secrets are the values of variables, headers and options (such as `--api-key`) whose names mark them as secrets, and
-/// tokens of well-known services. `store` gets the name of the variable or header, or `argument`, and the value.
-fn seal(entry: &mut Json, store: &mut dyn FnMut(&str, String) -> String) {
-    for map in ["env", "headers"] {
-        for (name, value) in entry.get_mut(map).and_then(Json::as_object_mut).into_iter().flatten() {
-            if let Json::String(text) = value
-                && let Some(sealed) = sealed_value(name, text, store)
-            {
-                *text = sealed;
+/// The fields in which secrets are looked for, in this order.
+const FIELDS: &[&str] = &["env", "headers", "url", "oauth", "args", "command", "headers_helper"];
+
+/// The fields of `oauth`, and of `idp` in it, whose whole value is a secret.
+const OAUTH_SECRETS: &[&str] = &["client_secret", "private_key", "assertion"];
+
+/// Takes the name of a field and a secret in it, and returns the placeholder for the secret.
+type Store<'s> = dyn FnMut(&str, String) -> String + 's;
+
+/// Replaces each literal secret of `entry` by the placeholder that `store` returns. Secrets are the values of variables,
+/// headers and options (such as `--api-key`) whose names mark them as secrets, passwords and secret parameters in
+/// addresses, tokens of well-known services, and the secrets of a sign-in.
+fn seal(entry: &mut Json, store: &mut Store<'_>) {
+    for key in FIELDS {
+        for value in fields_called(entry, ENTRY, key) {
+            match (*key, value) {
+                ("env" | "headers", value) => seal_named_values(value, store),
+                ("oauth", value) => seal_sign_in(value, store),
+                ("url", Json::String(text)) => *text = sealed_parts("url", text, BareName::Literal, store),
+                (_, Json::Array(arguments)) => seal_arguments(arguments, store),
+                ("headers_helper", Json::String(line)) => {
+                    *line = sealed_parts("argument", line, BareName::Literal, store);
+                }
+                _ => {}
             }
         }
     }
-    let Some(args) = entry.get_mut("args").and_then(Json::as_array_mut) else { return };
-    let texts: Vec<String> = args.iter().filter_map(Json::as_str).map(str::to_owned).collect();
+}
+
+/// Returns the values of the field `key` of `object`, under any of its names in `table`.
+fn fields_called<'j>(object: &'j mut Json, table: &'static Table, key: &str) -> impl Iterator<Item = &'j mut Json> {
+    let row = table.row(key);
+    let members = object.as_object_mut().into_iter().flatten();
+    members.filter(move |(name, _)| row.is_some_and(|row| row.is_called(&canonical(name)))).map(|(_, value)| value)
+}
+
+/// Seals the values of variables or headers: whole values, or parts of them.
+fn seal_named_values(values: &mut Json, store: &mut Store<'_>) {
+    for (name, value) in values.as_object_mut().into_iter().flatten() {
+        if let Json::String(text) = value {
+            let whole = sealed_value(name, text, store);
+            *text = whole.unwrap_or_else(|| sealed_parts(name, text, BareName::Placeholder, store));
+        }
+    }
+}
+
+fn seal_sign_in(oauth: &mut Json, store: &mut Store<'_>) {
+    for key in OAUTH_SECRETS {
+        fields_called(oauth, OAUTH, key).for_each(|value| seal_whole_value(key, value, store));
+    }
+    for provider in fields_called(oauth, OAUTH, "idp") {
+        for value in fields_called(provider, IDP, "client_secret") {
+            seal_whole_value("idp.client_secret", value, store);
+        }
+    }
+}
+
+fn seal_whole_value(field: &str, value: &mut Json, store: &mut Store<'_>) {
+    if let Some(secret) = value.as_str().and_then(|text| literal_text(text, BareName::Literal)) {
+        *value = store(field, secret).into();
+    }
+}
+
+/// Seals the arguments of a program. The argument after an option such as `--api-key` is a secret as a whole.
+fn seal_arguments(arguments: &mut [Json], store: &mut Store<'_>) {
+    let texts: Vec<String> = arguments.iter().filter_map(Json::as_str).map(str::to_owned).collect();
     let found = mask::spans_of_arguments(texts.iter().map(String::as_str));
-    let sealed: Vec<String> = found.map(|(text, spans)| sealed_parts("argument", text, spans, store)).collect();
-    for (arg, sealed) in args.iter_mut().filter(|arg| arg.is_string()).zip(sealed) {
-        *arg = sealed.into();
+    let sealed: Vec<String> =
+        found.map(|(text, spans)| with_sealed_spans("argument", (text, spans), BareName::Literal, store)).collect();
+    for (argument, sealed) in arguments.iter_mut().filter(|argument| argument.is_string()).zip(sealed) {
+        *argument = sealed.into();
     }
 }
 
@@ -44,7 +98,8 @@ pub struct Sealed {
 
 /// A secret of a new entry, on its way into the store.
 pub struct SealedSecret {
-    /// The name of its variable or header in the entry, such as `API_TOKEN`; `argument` for one among the arguments.
+    /// The name of its variable, header or field in the entry, such as `API_TOKEN` or `url`; `argument` for one among the
+    /// arguments.
     pub field: String,
     /// The name under which it is stored.
     pub name: String,
@@ -126,29 +181,36 @@ fn default_name(server: &str, field: &str) -> String {
 }
 
 /// Returns `text`, the value of the variable or header `name`, with its secret replaced by a placeholder; `None` if it
-/// is not a secret.
-fn sealed_value(name: &str, text: &str, store: &mut dyn FnMut(&str, String) -> String) -> Option<String> {
+/// is not a secret as a whole.
+fn sealed_value(name: &str, text: &str, store: &mut Store<'_>) -> Option<String> {
     let (scheme, rest) = mask::split_scheme(text);
     let value = literal_text(rest, BareName::Placeholder)?;
     let is_token = || mask::secrets_of(&value).contains(&value);
     (mask::is_secret(name, &value) || is_token()).then(|| format!("{scheme}{}", store(name, value)))
 }
 
-fn sealed_parts(
+/// Returns `text`, which is in the field `field`, with its secret parts replaced by placeholders.
+fn sealed_parts(field: &str, text: &str, bare: BareName, store: &mut Store<'_>) -> String {
+    let found = mask::spans_of_arguments([text]).next();
+    found.map_or_else(|| text.to_owned(), |found| with_sealed_spans(field, found, bare, store))
+}
+
+/// Returns the text with `spans` replaced by placeholders. A span that has placeholders already stays as it is.
+fn with_sealed_spans(
     field: &str,
-    text: &str,
-    spans: Vec<Range<usize>>,
-    store: &mut dyn FnMut(&str, String) -> String,
+    (text, spans): (&str, Vec<Range<usize>>),
+    bare: BareName,
+    store: &mut Store<'_>,
 ) -> String {
     let mut out = String::new();
-    let mut at = 0;
+    let mut copied = 0;
     for span in spans {
-        let Some(value) = literal_text(&text[span.clone()], BareName::Literal) else { continue };
-        out.push_str(&text[at..span.start]);
+        let Some(value) = literal_text(&text[span.clone()], bare) else { continue };
+        out.push_str(&text[copied..span.start]);
         out.push_str(&store(field, value));
-        at = span.end;
+        copied = span.end;
     }
-    out + &text[at..]
+    out + &text[copied..]
 }
 
 /// Returns the text without escapes; `None` if it contains a placeholder, is empty, or is the `***` of a value that was
@@ -196,6 +258,30 @@ mod tests {
         );
         let values: Vec<&str> = secrets.iter().map(|(_, value)| value.as_str()).collect();
         assert_eq!(values, ["pa$canary-3", "canary-4", "canary-5", "canary-1", "canary-2"]);
+    }
+
+    #[test]
+    fn secrets_in_addresses_sign_ins_and_under_names_of_other_programs_are_moved_out_too() {
+        let (entry, secrets) = sealed(json!({
+            "url": "https://ada:canary-1@x.example/mcp?tavilyApiKey=canary%202&q=1",
+            "oauth": { "clientSecret": "canary-3", "client_id": "me", "privateKey": "${secret:k}",
+                "idp": { "token_url": "https://x", "client_secret": "canary-4" } },
+            "environment": { "DATABASE_URL": "postgres://u:canary-5@h/db", "PLACE": "postgres://u:$PW@h/db" },
+            "command": ["x", "--password", "canary-6"],
+        }));
+        assert_eq!(
+            entry,
+            json!({
+                "url": "https://ada:${secret:url}@x.example/mcp?tavilyApiKey=${secret:url}&q=1",
+                "oauth": { "clientSecret": "${secret:client_secret}", "client_id": "me", "privateKey": "${secret:k}",
+                    "idp": { "token_url": "https://x", "client_secret": "${secret:idp.client_secret}" } },
+                "environment": { "DATABASE_URL": "postgres://u:${secret:DATABASE_URL}@h/db",
+                    "PLACE": "postgres://u:$PW@h/db" },
+                "command": ["x", "--password", "${secret:argument}"],
+            })
+        );
+        let values: Vec<&str> = secrets.iter().map(|(_, value)| value.as_str()).collect();
+        assert_eq!(values, ["canary-5", "canary-1", "canary%202", "canary-3", "canary-4", "canary-6"]);
     }
 
     #[test]
