@@ -14,8 +14,8 @@ use crate::{
     witness::{Caller, Way},
 };
 
-/// The largest number of answers that are kept, because they stay in memory until the program ends. Any further answer
-/// is valid for its own call only.
+/// The largest number of answers that are kept, because they stay in memory until the program ends. Answers that are also
+/// in a store make room for those that are not.
 const MAX_ANSWERS: usize = 10_000;
 
 /// The answers since the program began, by the calls that they cover. Calls only read the map; each answer of a user
@@ -96,24 +96,33 @@ impl RememberedAnswers {
         })
     }
 
-    /// Adds an answer about `tools` of a server.
-    pub(super) fn add(&self, tools: Vec<(String, DefinitionHash)>, answer: &GivenAnswer<'_>) {
+    /// Adds an answer about `tools` of a server. Returns `false` if there was no room for some of them.
+    pub(super) fn add(&self, tools: Vec<(String, DefinitionHash)>, answer: &GivenAnswer<'_>) -> bool {
         let GivenAnswer { server, fingerprint, caller, callers, is_session_only } = *answer;
         let (at, given_at) = (Instant::now(), SystemTime::now());
         let record = AnswerRecord { at, is_session_only, given_at, caller: caller.clone() };
         let principal = (callers == Callers::Same).then(|| caller.principal().key());
+        let mut had_room = true;
         self.0.rcu(|all| {
+            // This runs again if another thread has replaced the map meanwhile.
+            had_room = true;
             let mut all = HashMap::clone(all);
+            if is_session_only && all.len() + tools.len() > MAX_ANSWERS {
+                all.retain(|_, record| record.is_session_only);
+            }
             for (tool, definition) in &tools {
                 let (server, tool, principal) = (server.clone(), tool.clone(), principal.clone());
                 let fingerprint = fingerprint.to_owned();
-                if all.len() < MAX_ANSWERS {
-                    let covered = CoveredCalls { server, fingerprint, tool, definition: *definition, principal };
+                let covered = CoveredCalls { server, fingerprint, tool, definition: *definition, principal };
+                if all.len() < MAX_ANSWERS || all.contains_key(&covered) {
                     all.insert(covered, record.clone());
+                } else {
+                    had_room = false;
                 }
             }
             all
         });
+        had_room
     }
 
     /// Returns the answers that are only in this map.
@@ -144,4 +153,26 @@ fn session_answer((covered, record): (&CoveredCalls, &AnswerRecord)) -> SessionA
     let principal = covered.principal.as_ref().map(|_| record.caller.principal().clone());
     let CoveredCalls { server, tool, definition, .. } = covered.clone();
     SessionAnswer { server, tool, definition, principal, way: record.caller.way(), given_at: record.given_at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_answers_make_room_for_those_that_are_nowhere_else() {
+        let (answers, server, caller) =
+            (RememberedAnswers::default(), ServerName::new("fs").unwrap(), Caller::local(Way::Gateway));
+        let add = |prefix: &str, count: usize, is_session_only: bool| {
+            let tool = |number: usize| (format!("{prefix}{number}"), DefinitionHash::from_bytes([0; 32]));
+            let (server, caller, fingerprint) = (&server, &caller, "");
+            let answer = GivenAnswer { server, fingerprint, caller, callers: Callers::All, is_session_only };
+            answers.add((0..count).map(tool).collect(), &answer)
+        };
+        assert!(add("stored", MAX_ANSWERS, false));
+        assert!(add("session", 1, true));
+        assert_eq!(answers.session_only().len(), 1);
+        assert!(!add("more", MAX_ANSWERS, true), "one has no room");
+        assert!(add("session", 1, true), "it is there already");
+    }
 }

@@ -280,9 +280,10 @@ impl CallContext {
         };
         let server = &tool.server;
         // A stored answer is added as well: it settles other questions that are open now ([`Review::is_answered`]).
-        self.session_answers
-            .add(tools, &GivenAnswer { server, fingerprint, caller, callers, is_session_only: !stored });
+        let answer = GivenAnswer { server, fingerprint, caller, callers, is_session_only: !stored };
+        let had_room = self.session_answers.add(tools, &answer);
         match (stored, of_server) {
+            (false, _) if !had_room => "not for all of these tools: too many answers are remembered already",
             (true, false) => "always, for this tool",
             (true, true) => "always, for all tools of this server",
             (false, false) => "until the program ends, for this tool",
