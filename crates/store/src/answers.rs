@@ -1,8 +1,8 @@
 //! Stores the standing answers of users: which tools may always run without a question.
 //!
-//! Before a call, the host asks a user unless a rule decides. When the user answers `always`, the answer is stored for
-//! the tool with its present definition, at the server with its present fingerprint (a hash of its command or URL). A
-//! tool or a server that has changed since is asked about again.
+//! Before a call, the host asks a user unless a rule decides. When the user answers `always`, the store remembers
+//! the tool with its definition, and the server with its fingerprint (a hash of its command or URL). If one of them
+//! changes, the host asks again.
 
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;

@@ -42,7 +42,7 @@ pub(crate) struct WriteMode {
     pub(crate) is_concurrent: bool,
 }
 
-/// The connection for some statements: a transaction, except for SQLite, which needs none to read.
+/// The connection on which some statements run. It is a transaction, unless SQLite only reads: that needs none.
 ///
 /// If a transaction is dropped without a commit, its changes are undone.
 pub(crate) struct Transaction {

@@ -1,5 +1,5 @@
-//! Stores a conversation of an agent, step by step. A turn is one message of a user and all that the model does until it
-//! has answered. What the model or a tool has said is stored as a step before the turn goes on.
+//! Stores a conversation of an agent, step by step. A turn is one message of a user and all that the model does until
+//! it has answered. What the model or a tool has said is stored as a step before the turn goes on.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Says who owns a row: the user of a machine without a team, or a member of a tenant, known by a key that changes when
-//! the member is removed and comes back.
+//! Says who owns a row: the user of a machine without a team, or a member of a tenant. The row has the key of the
+//! member. A member who is removed and comes back has another key, and so does not get the old rows.
 
 use toolrack_host::Principal;
 

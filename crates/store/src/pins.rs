@@ -208,14 +208,14 @@ impl Store {
         let generation = i64::try_from(comparison.generation).unwrap_or(i64::MAX);
         // The hash of a list that matches all its pins saves the next comparison. It is stored only if the pins are
         // still those that the list was compared with.
-        let list = comparison.mismatches.is_empty().then_some(&comparison.list[..]);
+        let matching_list_hash = comparison.mismatches.is_empty().then_some(&comparison.list[..]);
         query(
             "UPDATE pinned_servers SET generation = generation + $1, list = CASE WHEN generation = $2 THEN $3 END \
              WHERE source = $4 AND server = $5",
         )
         .bind(i64::from(!comparison.new.is_empty()))
         .bind(generation)
-        .bind(list)
+        .bind(matching_list_hash)
         .bind(&pinned_server.source)
         .bind(pinned_server.server.as_str())
         .execute(&mut transaction)

@@ -1,5 +1,5 @@
-//! Stores which entries of projects a user refused to run. A project is a folder whose configuration file brings servers;
-//! an entry is what such a file says of one server.
+//! Stores which entries of projects a user refused to run. A project is a folder whose configuration file brings
+//! servers; an entry is what such a file says of one server.
 
 use std::path::{Path, PathBuf};
 

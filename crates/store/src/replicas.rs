@@ -1,10 +1,11 @@
 //! Keeps track of the replicas that serve a team together, and of the home of each tenant: the one replica that serves
 //! the tenant.
 //!
-//! A replica counts its heartbeats in its row, and the other replicas (its siblings) watch the number. When the number
-//! has not changed for a certain time, the silence limit, which each sibling measures with its own clock, the replica
-//! counts as silent, and a sibling removes it. So no two clocks are ever compared, neither the clocks of two machines,
-//! nor the clocks of a database before and after a failover. A home is valid for as long as its replica has a row.
+//! A replica counts its heartbeats in its row, and the other replicas (its siblings) watch the number. Each sibling
+//! measures with its own clock how long the number has not changed. After a certain time, the silence limit, the
+//! replica counts as silent, and a sibling removes it. So no two clocks are ever compared, neither the clocks of two
+//! machines, nor the clocks of a database before and after a failover. A home is valid for as long as its replica has a
+//! row.
 //!
 //! No sibling may remove a replica before the silence limit has passed since the replica began its last
 //! [heartbeat](TeamStore::beat). So the replica knows until when it may serve tenants.

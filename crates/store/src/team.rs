@@ -3,8 +3,8 @@
 //! The store has only the hash of a token. A token stands for a member, and has no role or group of its own, so that a
 //! change of the member applies to all tokens of the member at once.
 //!
-//! Tokens of one family end together. There are two kinds of families: the access tokens of one grant (what a user allowed
-//! an OAuth client), and the tokens that a user made with another token.
+//! Tokens of one family end together. There are two kinds of families: the access tokens of one grant (what a user
+//! allowed an OAuth client), and the tokens that a user made with another token.
 
 mod administration;
 mod endings;
@@ -417,9 +417,9 @@ impl TeamStore {
         find_member(&mut connection, owner).await
     }
 
-    /// Stores a token of `owner`, records that in the audit log, and returns its id; `None` when there is no such
-    /// member, or when the token with which it [was made](NewToken::made_with) has ended or is revoked. Also removes
-    /// the rows of tokens that have ended.
+    /// Stores a token of `owner`, records that in the audit log, and returns its id. Also removes the rows of tokens
+    /// that have ended. Returns `None`, and stores nothing, if there is no such member, or if the token with which this
+    /// one [was made](NewToken::made_with) is no longer valid.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

@@ -1,9 +1,9 @@
 //! Stores secrets and tokens in encrypted form.
 //!
 //! A row is sealed with XChaCha20-Poly1305 (<https://datatracker.ietf.org/doc/html/draft-irtf-cfrg-xchacha>) under a
-//! random nonce, whose 24 bytes are enough that no two rows ever get the same one. Its space, its name and the id of the key are associated data, so that a row that was copied to
-//! another name cannot be decrypted. This does not stop a program that can write the file from deleting a row, or from
-//! restoring an older value of the same name.
+//! random nonce, whose 24 bytes are enough that no two rows ever get the same one. Its space, its name and the id of
+//! the key are associated data, so that a row that was copied to another name cannot be decrypted. This does not stop a
+//! program that can write the file from deleting a row, or from restoring an older value of the same name.
 
 mod lease;
 mod rotation;

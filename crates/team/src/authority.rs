@@ -1,8 +1,8 @@
 //! Finds out which member of the team a token proves, and ends tokens that are no longer valid.
 //!
 //! There are two kinds of tokens. Random tokens are the team's own, and the store has their hashes. Signed tokens come
-//! from an issuer that the team trusts. Proofs of both kinds are kept in memory, and read again after each change of the
-//! team: the store counts such changes in its version.
+//! from an issuer that the team trusts. Proofs of both kinds are kept in memory, and read again after each change of
+//! the team: the store counts such changes in its version.
 
 use std::{
     collections::HashMap,

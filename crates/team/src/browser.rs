@@ -60,8 +60,8 @@ pub(crate) fn is_from_origin(headers: &HeaderMap, url: &Url) -> bool {
     is_absent_or(ORIGIN.as_str(), &url.origin().ascii_serialization()) && is_absent_or("sec-fetch-site", "same-origin")
 }
 
-/// Returns the path and query of `to`, if it is an address of the origin of `url`; `None` if it leads elsewhere, or to
-/// the sign-in itself.
+/// Returns the path and query of `to`, an address to which a browser wants to go after its sign-in. Returns `None` if
+/// it leads to another origin than that of `url`, or to the sign-in itself.
 pub(crate) fn return_path(url: &Url, to: &str) -> Option<String> {
     // Browsers read a backslash as a slash, and what follows two slashes as a host.
     let is_plain = to.len() <= MAX_RETURN_PATH && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');

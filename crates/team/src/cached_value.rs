@@ -18,10 +18,10 @@ use crate::fetch::Unreachable;
 
 /// How long a value is valid before it is fetched again. A key that a provider withdraws counts at most this long.
 const FRESH_FOR: Duration = Duration::from_secs(60 * 60);
-/// How long a value stays valid if it cannot be fetched again, so that a provider that is down locks no user out at once.
+/// How long a value stays valid if it cannot be fetched again: users can still come in while a provider is down.
 const STALE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
-/// The shortest time between two requests, because callers that prove nothing can cause one: a token with an unknown key
-/// does.
+/// The shortest time between two requests, because callers that prove nothing can cause one: a token with an unknown
+/// key does.
 const MIN_REQUEST_INTERVAL: Duration = Duration::from_secs(30);
 
 type FetchResult<T> = Result<Arc<T>, Unreachable>;

@@ -1,5 +1,5 @@
-//! Reads [`Claims`] from a signed statement (JWT) of a provider: what the provider says of a user, such as the name, the
-//! e-mail address and the groups.
+//! Reads [`Claims`] from a signed statement (JWT) of a provider: what the provider says of a user, such as the name,
+//! the e-mail address and the groups.
 
 use serde_json::Value;
 use toolrack_host::text;

@@ -138,7 +138,7 @@ pub(crate) struct Clients {
     is_local: bool,
     /// Documents that were fetched in the last [`DOCUMENT_TIME`], the newest last.
     documents: Mutex<Vec<(Instant, Arc<Client>)>>,
-    limit: DefaultDirectRateLimiter,
+    fetch_limit: DefaultDirectRateLimiter,
 }
 
 impl Clients {
@@ -152,7 +152,7 @@ impl Clients {
             // The team file allows http only on this machine.
             is_local: url.scheme() == "http",
             documents: Mutex::default(),
-            limit: RateLimiter::direct(Quota::per_minute(DOCUMENTS_PER_MINUTE)),
+            fetch_limit: RateLimiter::direct(Quota::per_minute(DOCUMENTS_PER_MINUTE)),
         })
     }
 
@@ -177,7 +177,7 @@ impl Clients {
             return Ok(client);
         }
         let Some(url) = self.allowed_document_url(id) else { return Err(NoClient::Unknown) };
-        self.limit.check().map_err(|_| NoClient::Busy)?;
+        self.fetch_limit.check().map_err(|_| NoClient::Busy)?;
         let client = Arc::new(check_document(self.http.json(&url).await?, id)?);
         let mut documents = self.documents.lock();
         documents.retain(|(at, other)| at.elapsed() < DOCUMENT_TIME && other.id != id);
@@ -187,8 +187,8 @@ impl Clients {
         Ok(client)
     }
 
-    /// Creates a client whose id contains its description with a seal (an HMAC), so that the store need not keep the
-    /// client until a user agrees. `None` if the description is too long for an id.
+    /// Creates a client whose id contains its description with a seal (an HMAC). The store need not keep such a client
+    /// before a user agrees. `None` if the description is too long for an id.
     pub(crate) fn create_sealed(
         &self,
         name: &str,

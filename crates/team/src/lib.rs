@@ -17,8 +17,8 @@
 //!   access tokens of trusted issuers. They use `signed` (signed statements and their keys), `cached_value` (a cache of
 //!   fetched data) and `fetch` (requests).
 //! - `authority` finds out which member a token proves, and until when. `tokens` and `random` make tokens.
-//! - `members` and `claims` find out who belongs to which tenant, with which role, by what the operator of a team has
-//!   written, which `file` reads.
+//! - `file` reads what the operator of a team has written. By that, `members` and `claims` find out who belongs to which
+//!   tenant, with which role.
 //! - `audit_export` writes the audit logs to a place outside of the database.
 //! - `quotas` counts what the members of a tenant use.
 //! - `endpoint` names the MCP endpoints.

@@ -260,8 +260,8 @@ impl<'c> AsyncHttpClient<'c> for Http {
     }
 }
 
-/// Adds the claims of `userinfo` that `id_token` lacks. If the two have different e-mail addresses, the one in `id_token`
-/// counts, and what `userinfo` says of its own address (`email_verified`) does not.
+/// Adds the claims of `userinfo` that `id_token` lacks. If the two have different e-mail addresses, the one in
+/// `id_token` counts, and what `userinfo` says of its own address (`email_verified`) does not.
 fn add_missing_claims(id_token: &mut JwtClaims, mut userinfo: JwtClaims) {
     if let (Some(own), Some(other)) = (id_token.get("email"), userinfo.get("email"))
         && own != other

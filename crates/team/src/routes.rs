@@ -25,8 +25,8 @@ impl FrontDoor {
     /// - `/oauth/register` (RFC 7591), `/oauth/authorize` and `/oauth/token` (OAuth 2.1), `/oauth/revoke` (RFC 7009),
     /// - `/sign-in`, `/sign-in/back` and `/sign-out` (OpenID Connect).
     ///
-    /// None of them needs a token of the daemon. Bodies have at most 32 KiB. Without a provider that signs people in,
-    /// there is only `/sign-in`, which says so, and, with trusted issuers, the metadata of the resource.
+    /// None of them needs a token of the daemon. Bodies have at most 32 KiB. If no provider signs people in, there
+    /// is only `/sign-in`, which says so. A team with trusted issuers then also has the metadata of the resource.
     pub fn router(self: &Arc<Self>) -> Router {
         let mut router = Router::new().route("/sign-in", get(sign_in::begin));
         if !self.authorization_servers().is_empty() {

@@ -202,13 +202,13 @@ async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal
 
 /// Ends the session that the browser has, if it has one.
 async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<(), StoreError> {
-    if let Some(old) = door.session_in(headers).filter(|old| looks_like_token(old)) {
-        let old = TokenHash::of(old);
+    if let Some(token) = door.session_in(headers).filter(|token| looks_like_token(token)) {
+        let hash = TokenHash::of(token);
         // Only a token of a browser ends. If the cookie holds another token, that one stays valid.
-        if door.store.team_token(old).await?.is_some_and(|token| token.purpose == Purpose::Browser) {
+        if door.store.team_token(hash).await?.is_some_and(|token| token.purpose == Purpose::Browser) {
             // In a browser, members act without an OAuth client.
             let client = None;
-            door.store.revoke_tokens(TokenFilter::Hash(old), &caller_of(member, client)).await?;
+            door.store.revoke_tokens(TokenFilter::Hash(hash), &caller_of(member, client)).await?;
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Reads signed statements (JWT, RFC 7519) of providers, and fetches the keys that verify them (RFC 7517). A statement is
-//! an ID token of the provider that signs users in, or an access token of an issuer that the team trusts.
+//! Reads signed statements (JWT, RFC 7519) of providers, and fetches the keys that verify them (RFC 7517). A statement
+//! is an ID token of the provider that signs users in, or an access token of an issuer that the team trusts.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -165,10 +165,10 @@ pub(crate) async fn read(
     if header.crit.is_some() {
         return Err(StatementError::invalid("its header has `crit`, which this version does not support"));
     }
-    let typ = header.typ.as_deref().unwrap_or_default().to_ascii_lowercase();
-    let typ = typ.strip_prefix("application/").unwrap_or(&typ).to_owned();
-    if !expected.types.contains(&&*typ) {
-        return Err(StatementError::invalid(format!("its type is `{}`", text::for_line(&text::clip(&typ, 64)))));
+    let full_type = header.typ.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let short_type = full_type.strip_prefix("application/").unwrap_or(&full_type).to_owned();
+    if !expected.types.contains(&&*short_type) {
+        return Err(StatementError::invalid(format!("its type is `{}`", text::for_line(&text::clip(&short_type, 64)))));
     }
     let found = keys.find(header.kid.as_deref(), header.alg).await?;
     let Some(key) = found else {
@@ -178,7 +178,7 @@ pub(crate) async fn read(
     let jwt = decode::<JwtClaims>(token, &key, &validation(header.alg, expected));
     let jwt = jwt.map_err(|error| StatementError::invalid(describe(error.kind())))?.claims;
     check_times(&jwt)?;
-    Ok((jwt, typ))
+    Ok((jwt, short_type))
 }
 
 /// Returns the checks that `jsonwebtoken` makes.

@@ -1,5 +1,5 @@
-//! Adds rows to the end of the audit log's chain, in which the hash of each row covers all rows before it. The single row
-//! of the table `audit_head` says where the chain begins and ends.
+//! Adds rows to the end of the audit log's chain, in which the hash of each row covers all rows before it. The single
+//! row of the table `audit_head` says where the chain begins and ends.
 
 use std::{fmt, str::FromStr};
 

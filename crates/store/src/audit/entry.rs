@@ -1,5 +1,5 @@
-//! Makes the content of a row of the audit log from an event. Calls and connections arrive as a [`Fact`] of the host; all
-//! other events have a constructor of [`Entry`] here.
+//! Makes the content of a row of the audit log from an event. Calls and connections arrive as a [`Fact`] of the host;
+//! all other events have a constructor of [`Entry`] here.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

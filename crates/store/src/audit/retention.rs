@@ -33,8 +33,8 @@ impl Default for AuditRetention {
 }
 
 impl Store {
-    /// Forgets the rows that `retention` no longer covers, and adds one that records this with the hash from which the
-    /// chain continues. Looks for such rows at most once a day.
+    /// Forgets the rows that `retention` no longer covers, at most once a day. Adds a row that records this, with the
+    /// hash from which the chain continues.
     pub(super) async fn forget_old_audit(&self, retention: AuditRetention, now: i64) -> Result<(), StoreError> {
         let operation = "forgetting old rows of the audit log";
         let mut transaction = self.begin_erasing(operation).await?;
@@ -62,8 +62,8 @@ async fn forget_rows(connection: &mut Transaction, retention: AuditRetention, no
     let mut new_first = kept_from;
     if let Some(days) = retention.days {
         let oldest = now.saturating_sub(DAY.saturating_mul(i64::from(days)));
-        // The first row that is young enough ends the search, even if a clock that was set back gave later rows older
-        // times: only rows at the front of the chain can be forgotten.
+        // The first row that is young enough ends the search. Later rows may have older times, if a clock was set back
+        // meanwhile, but only rows at the front of the chain can be forgotten.
         let first: Option<i64> = query_scalar("SELECT seq FROM audit WHERE at >= $1 ORDER BY seq LIMIT 1")
             .bind(oldest)
             .fetch_optional(connection)

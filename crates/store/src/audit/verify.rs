@@ -1,5 +1,5 @@
-//! Verifies that the audit log's chain is whole: that the hash of each row is right after the row before it, that no row
-//! is missing, and that the chain ends where the store recorded its end.
+//! Verifies that the audit log's chain is whole: that the hash of each row is right after the row before it, that no
+//! row is missing, and that the chain ends where the store recorded its end.
 
 use super::{
     Entry, Row,

@@ -1,5 +1,5 @@
-//! Writes the audit log: one task takes everything from a queue, so that no call ever waits for the disk. What is queued
-//! are facts: each says what happened in a host, such as a call or a lost connection.
+//! Writes the audit log: one task takes everything from a queue, so that no call ever waits for the disk. What is
+//! queued are facts: each says what happened in a host, such as a call or a lost connection.
 
 use std::{
     fmt, mem,

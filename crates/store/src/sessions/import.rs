@@ -209,8 +209,8 @@ fn can_be_immutable(path: &Path) -> io::Result<bool> {
     Ok(header.get(18) == Some(&2) && !has_log)
 }
 
-/// Returns a query for all `columns` of `table` as text, up to the condition, with null for the columns that the table
-/// lacks; `None` if it lacks a required one.
+/// Returns a query for all `columns` of `table` as text, up to the condition. A column that the table lacks is null; if
+/// the table lacks a required one, returns `None`.
 async fn select(
     table: &'static str,
     columns: &[(&'static str, bool)],
@@ -238,7 +238,7 @@ fn parse_time(text: Option<&str>) -> Option<DateTime<Utc>> {
     const FIRST_MILLISECOND: i64 = 100_000_000_000;
     let text = text?.trim();
     if let Ok(number) = text.parse::<i64>() {
-        return if number.abs() < FIRST_MILLISECOND {
+        return if (1 - FIRST_MILLISECOND..FIRST_MILLISECOND).contains(&number) {
             DateTime::from_timestamp(number, 0)
         } else {
             DateTime::from_timestamp_millis(number)

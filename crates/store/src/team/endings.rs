@@ -5,8 +5,8 @@
 //! long as the grant lasts.
 //!
 //! A trigger of the database (`team_token_of_a_grant_revoked`) also deletes the grant of a deleted token. It takes the
-//! deletion for a revocation if the token has not ended by the clock of the database, which can be minutes or hours
-//! apart from the clock of this program. So nothing here relies on the trigger; older replicas do.
+//! deletion for a revocation if the token has not ended by the clock of the database. That clock can differ from the
+//! clock of this program by minutes or hours, so nothing here relies on the trigger. Older replicas do.
 
 use super::TeamToken;
 use crate::{
@@ -33,8 +33,8 @@ pub(super) async fn revoke<'t>(
 ) -> Result<Vec<&'t TeamToken>, StoreError> {
     let mut revoked = Vec::with_capacity(tokens.len());
     for token in tokens {
-        // Without its family, because the trigger would at once delete the grant and all other tokens of it: these would
-        // then not be among the revoked ones.
+        // Without its family, because the trigger would at once delete the grant and all other tokens of it: these
+        // would then not be among the revoked ones.
         query("UPDATE team_tokens SET family = NULL WHERE id = $1").bind(&token.id).execute(transaction).await?;
         let deleted = query("DELETE FROM team_tokens WHERE id = $1").bind(&token.id).execute(transaction).await?;
         if deleted > 0 {

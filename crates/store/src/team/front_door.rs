@@ -263,8 +263,8 @@ impl TeamStore {
         })
     }
 
-    /// Gives the grant `family` its first refresh token. Returns `false` if the grant has ended, or has one already. The
-    /// token is on the disk when this returns: after a crash that undid it, its use would look like a theft.
+    /// Gives the grant `family` its first refresh token. Returns `false` if the grant has ended, or has one already.
+    /// The token is on the disk when this returns: after a crash that undid it, its use would look like a theft.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -297,8 +297,8 @@ impl TeamStore {
         Ok(if is_current { RefreshUse::Good(Box::new(grant)) } else { RefreshUse::Used(Box::new(grant)) })
     }
 
-    /// Replaces the refresh token `old` of a grant by `new`, and stores `access`, the next access token of the grant, in
-    /// one transaction: a failure uses up no refresh token. Returns whether `old` was still the current one: of two
+    /// Replaces the refresh token `old` of a grant by `new`, and stores `access`, the next access token of the grant,
+    /// in one transaction: a failure uses up no refresh token. Returns whether `old` was still the current one: of two
     /// callers with the same token, only one gets `true`. As with the [first token](Self::set_first_refresh), the
     /// change is on the disk when this returns.
     ///

@@ -1,5 +1,5 @@
 //! Creates clients without storing them, for the time of a flood of registrations. The id of such a client contains its
-//! description and a seal, an HMAC of the description, and the store keeps nothing of the client until a person agrees.
+//! description and a seal: an HMAC of the description. The store keeps nothing of the client until a person agrees.
 //! Thus a flood can neither fill a table nor exclude other clients.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -46,26 +46,26 @@ impl Sealer {
             ends: (Utc::now() + AGREEMENT_TIME).timestamp(),
             number: random_text::<8>(NO_PREFIX)?.to_string(),
         };
-        let Ok(text) = serde_json::to_vec(&registration) else { return Ok(None) };
-        let text = URL_SAFE_NO_PAD.encode(text);
-        let seal = self.mac(&text).map(|mac| URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()));
-        let id = seal.map(|seal| format!("{PREFIX}{text}.{seal}")).filter(|id| id.len() <= MAX_ID);
+        let Ok(json) = serde_json::to_vec(&registration) else { return Ok(None) };
+        let encoded = URL_SAFE_NO_PAD.encode(json);
+        let seal = self.mac(&encoded).map(|mac| URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()));
+        let id = seal.map(|seal| format!("{PREFIX}{encoded}.{seal}")).filter(|id| id.len() <= MAX_ID);
         Ok(id.map(|id| RegisteredClient { id, name: registration.name, redirect_uris: registration.redirect_uris }))
     }
 
     /// The client with this id, if this program sealed it a short time ago.
     pub(super) fn open(&self, id: &str) -> Option<RegisteredClient> {
-        let (text, seal) = id.strip_prefix(PREFIX)?.split_once('.')?;
-        self.mac(text)?.verify_slice(&URL_SAFE_NO_PAD.decode(seal).ok()?).ok()?;
-        let registration: SealedRegistration = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        let (encoded, seal) = id.strip_prefix(PREFIX)?.split_once('.')?;
+        self.mac(encoded)?.verify_slice(&URL_SAFE_NO_PAD.decode(seal).ok()?).ok()?;
+        let registration: SealedRegistration = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()?;
         let client =
             RegisteredClient { id: id.to_owned(), name: registration.name, redirect_uris: registration.redirect_uris };
         (registration.ends > Utc::now().timestamp()).then_some(client)
     }
 
-    fn mac(&self, text: &str) -> Option<Hmac<Sha256>> {
+    fn mac(&self, encoded: &str) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.key.as_bytes()).ok()?;
-        mac.update(text.as_bytes());
+        mac.update(encoded.as_bytes());
         Some(mac)
     }
 }

@@ -1,8 +1,8 @@
 //! Measures how much of a quota is used. A meter is one quota with its used amount.
 //!
-//! A quota has a window. In a window of a minute, the used amount decreases continuously. An hour, a day or a month begin
-//! at full hours, at midnight or at the first of the month (UTC), and then nothing is used. A quota of work at once has
-//! no time: work takes a place in it until the work ends.
+//! A quota has a window. In a window of a minute, the used amount decreases continuously. An hour, a day or a month
+//! begin at full hours, at midnight or at the first of the month (UTC), and then nothing is used. A quota of work at
+//! once has no time: work takes a place in it until the work ends.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ const MAX_MINUTES_OF_OVERUSE: f64 = 24.0 * 60.0;
 /// The tolerance when amounts are compared, because fractions of them are not exact.
 const TOLERANCE: f64 = 1e-6;
 
-/// A clock of dates that never goes back. When the machine's clock is set back, this one goes on by tokio's clock, which
-/// tests can control.
+/// A clock of dates that never goes back. When the machine's clock is set back, this one goes on by tokio's clock,
+/// which tests can control.
 #[derive(Debug)]
 pub(super) struct Clock {
     /// The time that this clock last showed, and the same time on the clock of tokio.
@@ -47,7 +47,8 @@ impl Clock {
         let passed = TimeDelta::from_std(instant.duration_since(shown_instant)).unwrap_or_default();
         // After a suspension of the machine, tokio's clock is behind the machine's.
         let time = (shown + passed).max(machine_time);
-        // Kept, because a meter that was brought up to date at a time in the future would wait until then.
+        // Without this, the clock could go back, and a meter that was brought up to date before would stand still until
+        // the clock reaches that time again.
         *last_shown = (time, instant);
         time
     }

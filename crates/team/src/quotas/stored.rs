@@ -52,7 +52,7 @@ impl Meters {
         for quota_use in stored.unwrap_or_default() {
             let is_of_quota = |meter: &&mut Meter| meter.is_lasting() && meter.quota().name() == quota_use.quota;
             if let Some(meter) = self.meters.iter_mut().find(is_of_quota) {
-                // A clock that was wrong must not leave a time in the future, until which the quota would stay used up.
+                // A time in the future comes from a clock that was wrong. Until then, the quota would stay used up.
                 *meter = Meter::new(meter.quota(), quota_use.used, quota_use.at.min(now));
             }
         }

@@ -1,5 +1,5 @@
-//! Shows how much of the quotas of a tenant is used, for each holder: all members together, each member, and the clients
-//! of each profile.
+//! Shows how much of the quotas of a tenant is used, for each holder: all members together, each member, and the
+//! clients of each profile.
 
 use std::sync::Arc;
 
