@@ -1,5 +1,5 @@
-// The world that the page shows: that of all agents, or that of the agent in the address. To change it, the browser loads the page
-// anew, so that nothing of the first world is left.
+// Whose servers, questions and events (whose world) the page shows: those of the daemon, or those of the agent in the address. To change
+// it, the browser loads the page anew, so that nothing of the first world is left.
 
 /** @param {string} search the query of an address with its `?` */
 export const agentIn = (search) => new URLSearchParams(search).get("agent") || null;

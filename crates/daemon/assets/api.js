@@ -158,10 +158,10 @@ async function callNow(request, onProgress, signal) {
   const response = await ask("/api/v1/calls", { method: "POST", body: request, headers, signal });
   if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return parse(await response.text());
   for await (const { event, data } of eventsOf(response)) {
-    const said = parse(data);
-    if (event === "progress") onProgress(said);
-    if (event === "result") return said;
-    if (event === "error") throw new Refusal(response.status, said.error ?? {});
+    const report = parse(data);
+    if (event === "progress") onProgress(report);
+    if (event === "result") return report;
+    if (event === "error") throw new Refusal(response.status, report.error ?? {});
   }
   throw new Refusal(0, {
     code: "INTERRUPTED",
@@ -187,9 +187,9 @@ async function takeTurnNow(request, onEvent, signal) {
   const response = await ask("/api/v1/turns", { method: "POST", body: request, headers, signal });
   try {
     for await (const { event, data } of eventsOf(response)) {
-      const said = parse(data);
-      if (event === "error") throw new Refusal(response.status, said.error ?? {});
-      onEvent(event, said);
+      const report = parse(data);
+      if (event === "error") throw new Refusal(response.status, report.error ?? {});
+      onEvent(event, report);
       if (event === "done") return;
     }
   } catch (error) {

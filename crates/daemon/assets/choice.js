@@ -30,10 +30,10 @@ export function requestOf({ model, servers, tools }) {
   };
 }
 
-/** @param {unknown} kept @returns {[string, Choice][]} */
-function entriesIn(kept) {
-  if (!Array.isArray(kept)) return [];
-  return kept.filter((entry) => Array.isArray(entry) && typeof entry[0] === "string" && isChoice(entry[1]));
+/** @param {unknown} stored @returns {[string, Choice][]} */
+function entriesIn(stored) {
+  if (!Array.isArray(stored)) return [];
+  return stored.filter((entry) => Array.isArray(entry) && typeof entry[0] === "string" && isChoice(entry[1]));
 }
 
 /** @param {any} choice */

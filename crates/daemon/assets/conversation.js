@@ -46,7 +46,7 @@ const GATHER = 40;
 const GRACE = 4000;
 
 /** Aborts the current answer, or the fetching of a conversation. */
-let going = new AbortController();
+let currentWork = new AbortController();
 let turnId = "";
 let count = 0;
 
@@ -64,24 +64,24 @@ export const isBusy = () => ["running", "stopping"].includes(conversation.peek()
 
 /** Begins a conversation, and cancels the current answer. */
 export function begin() {
-  going.abort();
+  currentWork.abort();
   conversation.value = NEW;
   choice.value = EVERYTHING;
 }
 
 /** Fetches a stored conversation, to continue it. @param {string} session */
 export async function resume(session) {
-  going.abort();
-  const mine = new AbortController();
-  going = mine;
+  currentWork.abort();
+  const ownWork = new AbortController();
+  currentWork = ownWork;
   conversation.value = { ...NEW, session, state: "loading" };
   choice.value = chosenFor(session);
   try {
-    const { session: about, messages } = await transcript(path(session), mine.signal);
-    if (!mine.signal.aborted)
+    const { session: about, messages } = await transcript(path(session), ownWork.signal);
+    if (!ownWork.signal.aborted)
       change({ title: about.title, turns: turnsOf(messages), open: about.open_turn, state: "idle" });
   } catch (error) {
-    if (!mine.signal.aborted) change({ error, state: "idle" });
+    if (!ownWork.signal.aborted) change({ error, state: "idle" });
   }
 }
 
@@ -91,8 +91,8 @@ export async function resume(session) {
  * @param {string} [shown] the message to show, if the daemon has stored it already and it is not sent again
  */
 export async function say(text, shown = text) {
-  const mine = new AbortController();
-  going = mine;
+  const ownWork = new AbortController();
+  currentWork = ownWork;
   turnId = crypto.randomUUID();
   count += 1;
   const before = questions.peek().map(({ id }) => id);
@@ -102,10 +102,10 @@ export async function say(text, shown = text) {
   const show = () => {
     clearTimeout(timer);
     timer = 0;
-    if (!mine.signal.aborted) changeLast(turn);
+    if (!ownWork.signal.aborted) changeLast(turn);
   };
   const onEvent = (/** @type {string} */ event, /** @type {any} */ data) => {
-    if (mine.signal.aborted) return;
+    if (ownWork.signal.aborted) return;
     if (event === "session") {
       remember(data.id, choice.peek());
       return change({ session: data.id, title: data.title ?? conversation.peek().title });
@@ -116,15 +116,15 @@ export async function say(text, shown = text) {
   };
   try {
     const request = { session: conversation.peek().session, text, id: turnId, ...requestOf(choice.peek()) };
-    await takeTurn(request, onEvent, mine.signal);
+    await takeTurn(request, onEvent, ownWork.signal);
   } catch (error) {
     turn = failedTurn(turn, error);
   }
-  if (mine.signal.aborted) return;
+  if (ownWork.signal.aborted) return;
   show();
   const { end } = turn;
   change({ state: "idle", session: end?.session ?? conversation.peek().session });
-  if (end?.end !== "answered") await lookWhetherOpen(mine.signal);
+  if (end?.end !== "answered") await lookWhetherOpen(ownWork.signal);
 }
 
 /** Asks the daemon whether the interrupted turn can be continued. @param {AbortSignal} signal */
@@ -133,18 +133,18 @@ async function lookWhetherOpen(signal) {
   if (!session) return;
   const found = await get(`${path(session)}?limit=1`, signal).catch(() => null);
   // Another turn may have begun meanwhile, and ended.
-  const isLast = going.signal === signal && !signal.aborted;
+  const isLast = currentWork.signal === signal && !signal.aborted;
   if (found && isLast && conversation.peek().state === "idle") change({ open: found.session.open_turn });
 }
 
 /** Stops the answer, and keeps what has arrived of it. */
 export async function stop() {
-  const mine = going;
+  const ownWork = currentWork;
   if (conversation.peek().state !== "running") return;
   change({ state: "stopping" });
   const giveUp = () => {
-    if (mine.signal.aborted || going !== mine || !isBusy()) return;
-    mine.abort();
+    if (ownWork.signal.aborted || currentWork !== ownWork || !isBusy()) return;
+    ownWork.abort();
     const last = conversation.peek().turns.at(-1);
     if (last)
       changeLast({
@@ -160,7 +160,7 @@ export async function stop() {
 
 /** Tries a failed turn again. A turn of which the daemon has stored something is continued, not asked a second time. */
 export async function again() {
-  await lookWhetherOpen(going.signal);
+  await lookWhetherOpen(currentWork.signal);
   const { turns, open } = conversation.peek();
   const failed = turns.at(-1);
   if (isBusy() || failed?.state !== "failed") return;

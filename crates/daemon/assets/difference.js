@@ -46,24 +46,24 @@ function written(value) {
 export function difference(before, now) {
   const line = (/** @type {Line["kind"]} */ kind) => (/** @type {string} */ text) => ({ kind, text });
   if (before.length * now.length > MAX_COMPARISONS) return [...before.map(line("removed")), ...now.map(line("added"))];
-  // `common[i][j]` is the number of common lines from `before[i]` and `now[j]` on.
+  // `old` and `fresh` are indices of lines in `before` and `now`. `common[old][fresh]` is the number of common lines from there on.
   const common = Array.from({ length: before.length + 1 }, () => new Uint32Array(now.length + 1));
-  for (let i = before.length - 1; i >= 0; i -= 1)
-    for (let j = now.length - 1; j >= 0; j -= 1)
-      common[i][j] =
-        before[i] === now[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+  for (let old = before.length - 1; old >= 0; old -= 1)
+    for (let fresh = now.length - 1; fresh >= 0; fresh -= 1)
+      common[old][fresh] =
+        before[old] === now[fresh] ? common[old + 1][fresh + 1] + 1 : Math.max(common[old + 1][fresh], common[old][fresh + 1]);
   const lines = [];
-  let [i, j] = [0, 0];
-  while (i < before.length || j < now.length) {
-    if (i < before.length && j < now.length && before[i] === now[j]) {
-      lines.push(line("same")(now[j]));
-      [i, j] = [i + 1, j + 1];
-    } else if (j === now.length || (i < before.length && common[i + 1][j] >= common[i][j + 1])) {
-      lines.push(line("removed")(before[i]));
-      i += 1;
+  let [old, fresh] = [0, 0];
+  while (old < before.length || fresh < now.length) {
+    if (old < before.length && fresh < now.length && before[old] === now[fresh]) {
+      lines.push(line("same")(now[fresh]));
+      [old, fresh] = [old + 1, fresh + 1];
+    } else if (fresh === now.length || (old < before.length && common[old + 1][fresh] >= common[old][fresh + 1])) {
+      lines.push(line("removed")(before[old]));
+      old += 1;
     } else {
-      lines.push(line("added")(now[j]));
-      j += 1;
+      lines.push(line("added")(now[fresh]));
+      fresh += 1;
     }
   }
   return lines;

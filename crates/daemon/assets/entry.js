@@ -58,8 +58,8 @@ export function formOf(entry) {
     headers: pairs(entry.headers),
     others: "",
   };
-  const held = fieldsOf(form);
-  const rest = Object.entries(entry).filter(([name, value]) => JSON.stringify(held[name]) !== JSON.stringify(value));
+  const inFields = fieldsOf(form);
+  const rest = Object.entries(entry).filter(([name, value]) => JSON.stringify(inFields[name]) !== JSON.stringify(value));
   if (rest.length === 0) return form;
   const empty = emptyForm();
   const without = Object.fromEntries(rest.map(([name]) => [name, empty[/** @type {keyof EntryForm} */ (name)]]));

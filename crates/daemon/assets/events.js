@@ -70,17 +70,17 @@ export async function listen({ onEvent, onState }, signal, { last = "0", isOnlyO
 /** @param {number} ms @param {AbortSignal} signal @returns {Promise<void>} */
 function sleep(ms, signal) {
   return new Promise((resolve) => {
-    const over = new AbortController();
+    const awake = new AbortController();
     const wake = () => {
       clearTimeout(timer);
-      over.abort();
+      awake.abort();
       resolve();
     };
     const timer = setTimeout(wake, ms);
-    signal.addEventListener("abort", wake, { signal: over.signal });
+    signal.addEventListener("abort", wake, { signal: awake.signal });
     // When the user returns to the page, the rest of a pause is skipped;
-    addEventListener("focus", wake, { signal: over.signal });
+    addEventListener("focus", wake, { signal: awake.signal });
     // likewise when the user returns to another page, for which this one listens.
-    addEventListener("toolrack-wake", wake, { signal: over.signal });
+    addEventListener("toolrack-wake", wake, { signal: awake.signal });
   });
 }

@@ -54,7 +54,7 @@ function counting(value) {
   if (Array.isArray(value)) return value.map(counting);
   if (typeof value !== "object" || value === null) return value;
   const members = Object.entries(value);
-  return Object.fromEntries(members.map(([name, its]) => [name, FOREIGN.includes(name) ? its : counting(its)]));
+  return Object.fromEntries(members.map(([name, value]) => [name, FOREIGN.includes(name) ? value : counting(value)]));
 }
 
 /** Returns an exact number as a number of JavaScript; other values unchanged. @param {unknown} value @returns {unknown} */

@@ -44,9 +44,9 @@ export function startMe() {
     if (!open) me.value = null;
     // A new token may belong to another person.
     if (token.value === null) return undefined;
-    const over = new AbortController();
-    ask(over.signal);
-    return () => over.abort();
+    const ended = new AbortController();
+    ask(ended.signal);
+    return () => ended.abort();
   });
   // The daemon also refuses a request when the person's rights change during it; their session continues then.
   effect(() => {

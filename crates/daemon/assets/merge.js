@@ -1,4 +1,5 @@
-// Applies an event to the world that the page shows. Pure: it takes a world, and returns the new one.
+// Applies an event of the daemon to what the page shows (called the world: servers, questions, last events). Pure: it takes a world, and
+// returns the new one.
 
 /**
  * @typedef {object} World

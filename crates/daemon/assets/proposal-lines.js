@@ -50,7 +50,7 @@ function written(value) {
   if (Array.isArray(value)) return value.length === 0 ? null : value.map(one).join("\n");
   if (typeof value === "object") {
     const entries = Object.entries(value);
-    return entries.length === 0 ? null : entries.map(([name, its]) => `${quoted(name)}=${one(its)}`).join("\n");
+    return entries.length === 0 ? null : entries.map(([name, value]) => `${quoted(name)}=${one(value)}`).join("\n");
   }
   return one(value);
 }

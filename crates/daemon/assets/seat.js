@@ -20,9 +20,9 @@ const UNSEEN = 2;
  * @returns {Promise<Seat>}
  */
 export async function seated(signal) {
-  const over = new AbortController();
-  const leave = () => over.abort();
-  const seat = AbortSignal.any([signal, over.signal]);
+  const left = new AbortController();
+  const leave = () => left.abort();
+  const seat = AbortSignal.any([signal, left.signal]);
   document.addEventListener("visibilitychange", leave, { signal: seat });
   if (document.hidden && !(await taken("unseen", UNSEEN, seat))) await aborted(seat);
   return { signal: seat, leave };

@@ -38,13 +38,13 @@ export function listenTogether(listener, signal) {
 
 /** This page, as one of those that share a stream. */
 class Page {
-  #me = crypto.randomUUID();
+  #pageId = crypto.randomUUID();
   #name = `toolrack.events ${pathOf("/api/v1/events")}`;
   #channel = new BroadcastChannel(this.#name);
   /** @type {Api.LiveEvent[]} */
-  #kept = [];
+  #events = [];
   /** @type {StreamStatus} */
-  #how = { state: "connecting", tries: 0, refusal: null };
+  #status = { state: "connecting", tries: 0, refusal: null };
   #isLeading = false;
   /** The page that listens, once it has sent the earlier events. @type {string | null} */
   #leader = null;
@@ -65,7 +65,7 @@ class Page {
     });
     this.listener.onState("connecting", null);
     this.#send({ kind: "hello", last: null });
-    const wake = () => this.#isLeading || this.#how.state === "live" || this.#send({ kind: "wake" });
+    const wake = () => this.#isLeading || this.#status.state === "live" || this.#send({ kind: "wake" });
     addEventListener("focus", wake, { signal });
     navigator.locks.request(this.#name, { signal }, () => this.#lead()).catch((error) => {
       if (isForbidden(error)) listen(this.listener, signal);
@@ -74,7 +74,7 @@ class Page {
 
   /** @param {import("./shared.js").PageMessage extends infer S ? S extends {from: string} ? Omit<S, "from"> : never : never} message */
   #send(message) {
-    if (!this.signal.aborted) this.#channel.postMessage({ ...message, from: this.#me });
+    if (!this.signal.aborted) this.#channel.postMessage({ ...message, from: this.#pageId });
   }
 
   /** Listens until this page is closed or the daemon refuses its token. */
@@ -82,18 +82,18 @@ class Page {
     if (this.signal.aborted) return;
     clearTimeout(this.#timer);
     this.#isLeading = true;
-    const last = this.#kept.at(-1)?.id ?? "0";
+    const last = this.#events.at(-1)?.id ?? "0";
     const onEvent = (/** @type {Api.LiveEvent} */ event) => {
       this.#take(event);
       this.#send({ kind: "event", event });
     };
     /** @type {import("./events.js").Listener["onState"]} */
     const onState = (state, refusal) => {
-      const tries = state === "live" || state === "connecting" ? 0 : this.#how.tries + 1;
+      const tries = state === "live" || state === "connecting" ? 0 : this.#status.tries + 1;
       const why = refusal && { status: refusal.status, code: refusal.code, message: refusal.message, hint: refusal.hint };
-      this.#how = { state, tries, refusal: why };
+      this.#status = { state, tries, refusal: why };
       this.listener.onState(state, refusal);
-      this.#send({ kind: "here", how: this.#how });
+      this.#send({ kind: "here", how: this.#status });
     };
     try {
       await listen({ onEvent, onState }, this.signal, { last, isOnlyOne: true });
@@ -104,8 +104,8 @@ class Page {
 
   /** @param {Api.LiveEvent} event */
   #take(event) {
-    this.#kept.push(event);
-    if (this.#kept.length > LOG_LENGTH) this.#kept.shift();
+    this.#events.push(event);
+    if (this.#events.length > LOG_LENGTH) this.#events.shift();
     this.listener.onEvent(event);
   }
 
@@ -117,7 +117,7 @@ class Page {
       if (message.kind === "wake") dispatchEvent(new Event("toolrack-wake"));
       return;
     }
-    if (message.kind === "past" && message.to === this.#me) {
+    if (message.kind === "past" && message.to === this.#pageId) {
       this.#leader = message.from;
       for (const event of message.events) this.#take(event);
       this.#follow(message.how);
@@ -126,18 +126,18 @@ class Page {
     if (message.kind !== "here") return;
     if (message.from === this.#leader) this.#follow(message.how);
     // A new page listens, which may have seen more events.
-    else this.#send({ kind: "hello", last: this.#kept.at(-1)?.id ?? null });
+    else this.#send({ kind: "hello", last: this.#events.at(-1)?.id ?? null });
   }
 
   /** @param {Extract<PageMessage, {kind: "hello"}>} message */
   #tellPast({ from, last }) {
-    const seen = last === null ? -1 : this.#kept.findLastIndex(({ id }) => id === last);
-    this.#send({ kind: "past", to: from, events: this.#kept.slice(seen + 1), how: this.#how });
+    const seen = last === null ? -1 : this.#events.findLastIndex(({ id }) => id === last);
+    this.#send({ kind: "past", to: from, events: this.#events.slice(seen + 1), how: this.#status });
   }
 
   /** @param {StreamStatus} how */
   #follow(how) {
-    this.#how = how;
+    this.#status = how;
     const { refusal } = how;
     this.listener.onState(how.state, refusal && new Refusal(refusal.status, refusal));
     clearTimeout(this.#timer);

@@ -1,4 +1,5 @@
-// Slots that the pages of a browser share. Only pages from this machine or over https can share them.
+// Slots that the pages of a browser share, so that slow requests leave a connection for others: a browser opens at most six connections to
+// one address. Only pages from this machine or over https can share slots.
 
 import { base } from "./agent.js";
 
@@ -45,14 +46,14 @@ const LONG = 3;
  * @returns {Promise<T>}
  */
 export async function inPlace(signal, doIt, onWait = () => {}) {
-  const over = new AbortController();
+  const left = new AbortController();
   const timer = setTimeout(onWait, 200);
   try {
-    await taken("long", LONG, AbortSignal.any([signal, over.signal]));
+    await taken("long", LONG, AbortSignal.any([signal, left.signal]));
     clearTimeout(timer);
     return await doIt();
   } finally {
     clearTimeout(timer);
-    over.abort();
+    left.abort();
   }
 }

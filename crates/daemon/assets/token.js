@@ -62,11 +62,11 @@ export function keepToken(given) {
  * @param {string | null} given the refused token
  */
 export function dropToken(given) {
-  const kept = lasting.getItem(PLACE);
-  if (kept === given) lasting.removeItem(PLACE);
+  const stored = lasting.getItem(PLACE);
+  if (stored === given) lasting.removeItem(PLACE);
   // The refusal may answer a request that was sent with an older token.
   if (token.peek() !== given) return;
-  const newer = kept === given ? null : kept;
+  const newer = stored === given ? null : stored;
   refused.value = newer === null;
   token.value = newer;
 }

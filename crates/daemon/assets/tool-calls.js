@@ -14,7 +14,7 @@ import { say } from "./parts/say.js";
 export const runs = signal(/** @type {ReadonlyMap<string, Run>} */ (new Map()));
 
 /** Aborts each call that is running. @type {Map<string, AbortController>} */
-const going = new Map();
+const running = new Map();
 
 /** The tools whose pages are shown now. @type {Set<string>} */
 const shown = new Set();
@@ -29,10 +29,10 @@ function set(tool, run) {
 
 /** Calls a tool. @param {string} tool as `server/tool` @param {unknown} given */
 export async function begin(tool, given) {
-  if (going.has(tool)) return;
-  const mine = new AbortController();
+  if (running.has(tool)) return;
+  const controller = new AbortController();
   const id = crypto.randomUUID();
-  going.set(tool, mine);
+  running.set(tool, controller);
   addEventListener("beforeunload", warn);
   set(tool, { state: "running", id, progress: null });
   // The user has just written the arguments. To ask for an approval as well would teach them to approve without reading.
@@ -41,19 +41,19 @@ export async function begin(tool, given) {
   let end;
   try {
     const onProgress = (/** @type {Api.Progress} */ progress) => set(tool, { state: "running", id, progress });
-    end = { state: "done", outcome: await callTool(request, onProgress, mine.signal) };
+    end = { state: "done", outcome: await callTool(request, onProgress, controller.signal) };
   } catch (error) {
-    end = mine.signal.aborted ? { state: "cancelled" } : { state: "failed", error };
+    end = controller.signal.aborted ? { state: "cancelled" } : { state: "failed", error };
   }
-  going.delete(tool);
-  if (going.size === 0) removeEventListener("beforeunload", warn);
+  running.delete(tool);
+  if (running.size === 0) removeEventListener("beforeunload", warn);
   set(tool, end);
   if (!shown.has(tool)) say(`The call of ${tool} has ended: its page shows how`);
 }
 
 /** Cancels the call of a tool. @param {string} tool */
 export function cancel(tool) {
-  going.get(tool)?.abort();
+  running.get(tool)?.abort();
 }
 
 /** Notes that the page of a tool is shown, until the returned function is called. @param {string} tool */
@@ -61,7 +61,7 @@ export function show(tool) {
   shown.add(tool);
   return () => {
     shown.delete(tool);
-    if (going.has(tool)) say(`The call of ${tool} goes on`);
+    if (running.has(tool)) say(`The call of ${tool} goes on`);
     // The user has seen the result.
     else set(tool, null);
   };

@@ -1,4 +1,4 @@
-// A turn of a conversation: the user's message and the answer to it, piece by piece. Pure.
+// A turn of a conversation: the user's message and all that the model does until it has answered, piece by piece. Pure.
 
 /**
  * @typedef {{kind: "text", id: string, text: string, whole: boolean}} TextPiece
@@ -32,27 +32,27 @@ export const newTurn = (id, text) => ({ id, text, state: "running", pieces: [], 
  */
 export function withEvent(turn, event, data, now) {
   return event === "retry"
-    ? { ...settled(turn), retry: String(data.why) }
-    : taken(turn.retry === null ? turn : { ...turn, retry: null }, event, data, now);
+    ? { ...withLastFinished(turn), retry: String(data.why) }
+    : applied(turn.retry === null ? turn : { ...turn, retry: null }, event, data, now);
 }
 
 /** @param {Turn} turn @param {string} event @param {any} data @param {number} now @returns {Turn} */
-function taken(turn, event, data, now) {
+function applied(turn, event, data, now) {
   switch (event) {
     case "asked":
-      return settled(turn);
+      return withLastFinished(turn);
     case "text":
     case "thinking":
       return data.text ? written(turn, event, data.text) : turn;
     case "call_begins":
       return withPiece(
-        settled(turn),
+        withLastFinished(turn),
         callFrom(`${turn.id}/${turn.pieces.length}`, data.id, data.tool, data.arguments, now),
       );
     case "call_ends":
       return ended(turn, data);
     case "done":
-      return over(turn, data);
+      return withEnd(turn, data);
     default:
       // A newer daemon may send other events.
       return turn;
@@ -60,7 +60,7 @@ function taken(turn, event, data, now) {
 }
 
 /** Returns a turn that has failed. @param {Turn} turn @param {unknown} error @returns {Turn} */
-export const failedTurn = (turn, error) => ({ ...stopped(settled(turn)), state: "failed", error });
+export const failedTurn = (turn, error) => ({ ...stopped(withLastFinished(turn)), state: "failed", error });
 
 /** @param {Turn} turn @param {Piece} piece @returns {Turn} */
 const withPiece = (turn, piece) => ({ ...turn, pieces: [...turn.pieces, piece] });
@@ -76,11 +76,11 @@ function written(turn, kind, text) {
   const last = turn.pieces.at(-1);
   if (last?.kind === kind && !last.whole)
     return { ...turn, pieces: [...turn.pieces.slice(0, -1), { ...last, text: last.text + text }] };
-  return withPiece(settled(turn), { kind, id: `${turn.id}/${turn.pieces.length}`, text, whole: false });
+  return withPiece(withLastFinished(turn), { kind, id: `${turn.id}/${turn.pieces.length}`, text, whole: false });
 }
 
 /** Finishes the last piece of text. @param {Turn} turn @returns {Turn} */
-function settled(turn) {
+function withLastFinished(turn) {
   const last = turn.pieces.at(-1);
   if (!last || last.kind === "call" || last.whole) return turn;
   return { ...turn, pieces: [...turn.pieces.slice(0, -1), { ...last, whole: true }] };
@@ -118,13 +118,13 @@ function ended(turn, { id, is_error: isError, text, duration_ms: duration = null
 }
 
 /** @param {Turn} turn @param {Api.TurnEnd} end @returns {Turn} */
-function over(turn, end) {
+function withEnd(turn, end) {
   // The text of a model that does not stream comes with the end.
   const isSaid =
     turn.pieces.at(-1)?.kind === "text" ||
     turn.pieces.some((piece) => piece.kind === "text" && piece.text === end.text);
   const all = end.text && !isSaid ? written(turn, "text", end.text) : turn;
-  return { ...stopped(settled(all)), state: "over", end };
+  return { ...stopped(withLastFinished(all)), state: "over", end };
 }
 
 /**
@@ -176,13 +176,13 @@ export function turnsOf(messages) {
     if (message.role === "system") continue;
     if (message.role === "user" || turns.length === 0) turns.push({ ...newTurn(message.id, ""), state: "over" });
     const at = turns.length - 1;
-    turns[at] = message.role === "user" ? { ...turns[at], text: message.content } : kept(turns[at], message);
+    turns[at] = message.role === "user" ? { ...turns[at], text: message.content } : withMessage(turns[at], message);
   }
   return turns.map(stopped);
 }
 
 /** @param {Turn} turn @param {Api.Message} message @returns {Turn} */
-function kept(turn, message) {
+function withMessage(turn, message) {
   if (message.role === "tool") {
     const next = ended(turn, {
       id: message.tool_call_id ?? "",
@@ -196,11 +196,11 @@ function kept(turn, message) {
       ),
     };
   }
-  const said = message.content
+  const texts = message.content
     ? [/** @type {Piece} */ ({ kind: "text", id: message.id, text: message.content, whole: true })]
     : [];
   const calls = (message.tool_calls ?? []).map((call) =>
     callFrom(`${message.id}/${call.id}`, call.id, call.name, call.input, null),
   );
-  return { ...turn, pieces: [...turn.pieces, ...said, ...calls] };
+  return { ...turn, pieces: [...turn.pieces, ...texts, ...calls] };
 }

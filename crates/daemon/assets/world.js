@@ -1,4 +1,5 @@
-// What the page knows of the daemon. Events of the daemon keep it up to date.
+// What the page knows of the daemon: its servers, open questions and last events (together called the world), and its other parts, such as
+// the overview. Events of the daemon keep it up to date.
 
 import { get, Refusal } from "./api.js";
 import { daemonNow } from "./clock.js";
@@ -194,18 +195,18 @@ export function startWorld() {
   });
   effect(() => {
     if (!me.value) return;
-    const over = new AbortController();
-    follow(over.signal);
-    return () => over.abort();
+    const ended = new AbortController();
+    follow(ended.signal);
+    return () => ended.abort();
   });
 }
 
 /** Applies the events of the daemon until `signal` is aborted. @param {AbortSignal} signal */
 function follow(signal) {
   // Events from before the connection was live are history: everything that is fetched from then on includes them.
-  let begun = Number.POSITIVE_INFINITY;
+  let liveSince = Number.POSITIVE_INFINITY;
   const onEvent = (/** @type {Api.LiveEvent} */ event) => {
-    const outcome = merged(world.peek(), event, Date.parse(event.data.at) < begun);
+    const outcome = merged(world.peek(), event, Date.parse(event.data.at) < liveSince);
     world.value = outcome.world;
     if (outcome.stale.length === 0) return;
     remember((before) => withEvent(before, event));
@@ -216,7 +217,7 @@ function follow(signal) {
     connection.value = state;
     if (refusal) trouble.value = refusal;
     if (state !== "live") return;
-    begun = Math.min(begun, daemonNow());
+    liveSince = Math.min(liveSince, daemonNow());
     refresh(...permitted());
   };
   listenTogether({ onEvent, onState }, signal);

@@ -270,10 +270,12 @@ impl Worlds {
         }
     }
 
-    /// Stops each world whose id `selects` accepts, as [`Self::stop`] does.
-    pub(crate) fn stop_where(&self, selects: impl Fn(&str) -> bool) {
+    /// Stops each world whose id `selects` accepts and which no request uses, as [`Self::stop`] does.
+    pub(crate) fn stop_unused_where(&self, selects: impl Fn(&str) -> bool) {
         let running = self.running.lock();
-        running.iter().filter(|(id, _)| selects(id)).for_each(|(_, world)| world.stop.cancel());
+        // A new request needs this lock, so none can begin between the check and the stop.
+        let unused = running.iter().filter(|(id, world)| selects(id) && *world.use_count.borrow() == 0);
+        unused.for_each(|(_, world)| world.stop.cancel());
     }
 
     /// Ends the worlds whose ids `selects` accepts, all at once, and waits until their servers have ended.

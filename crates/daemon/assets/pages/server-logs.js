@@ -23,8 +23,8 @@ export function ServerLogs({ server }) {
   const events = log.value;
   const lines = useMemo(() => {
     if (!loaded.data) return [];
-    const kept = /** @type {Api.LogLine[]} */ (loaded.data.lines);
-    return [...kept, ...linesSince(events, name, kept.at(-1)?.at ?? "")].slice(-MOST);
+    const stored = /** @type {Api.LogLine[]} */ (loaded.data.lines);
+    return [...stored, ...linesSince(events, name, stored.at(-1)?.at ?? "")].slice(-MOST);
   }, [loaded.data, events]);
   const shown = lines.filter(({ text }) => text.toLowerCase().includes(filter.toLowerCase()));
   const box = useRef(/** @type {HTMLElement | null} */ (null));

@@ -1,4 +1,4 @@
-// The entries that projects want to run, the user's agreements, and the tools in quarantine.
+// The entries that projects want to run, the user's agreements, and the tools in quarantine, whose definitions have changed.
 
 import { ago, counted, moment } from "../format.js";
 import { html, useEffect, useState } from "../html.js";

@@ -1,4 +1,4 @@
-// The choice of the agent whose world is shown. Hidden if no agent is configured.
+// The choice of the agent whose servers, questions and events (its world) the page shows. Hidden if no agent is configured.
 
 import { AGENTS, agent, enter } from "../agent.js";
 import { get } from "../api.js";

@@ -101,7 +101,7 @@ function WhoAnswers({ model }) {
 
 function Servers() {
   const { servers: chosen } = choice.value;
-  // The chosen model may no longer be configured.
+  // A chosen server may no longer be configured.
   const known = (servers.value ?? []).filter(({ enabled }) => enabled).map(({ name }) => name);
   const names = [...new Set([...known, ...(chosen ?? [])])].sort();
   const tick = (/** @type {string} */ name, /** @type {boolean} */ on) => {

@@ -24,13 +24,13 @@ export function useLoaded(fetchIt, because) {
   );
   const [turn, setTurn] = useState(0);
   useEffect(() => {
-    const over = new AbortController();
+    const ended = new AbortController();
     setState((old) => ({ ...old, loading: true }));
-    fetchIt(over.signal).then(
-      (data) => !over.signal.aborted && setState({ data, error: null, loading: false }),
-      (error) => !over.signal.aborted && setState((old) => ({ ...old, error, loading: false })),
+    fetchIt(ended.signal).then(
+      (data) => !ended.signal.aborted && setState({ data, error: null, loading: false }),
+      (error) => !ended.signal.aborted && setState((old) => ({ ...old, error, loading: false })),
     );
-    return () => over.abort();
+    return () => ended.abort();
   }, [...because, turn]);
   return { ...state, again: () => setTurn((old) => old + 1) };
 }

@@ -1,4 +1,4 @@
-// Tools in quarantine, because they differ from their pins: the pinned definition, the present one, and the decision.
+// Tools in quarantine: their definition differs from their pin, the definition that was trusted. Shows both, and takes the decision.
 
 import { fieldsOf } from "../difference.js";
 import { ago, moment } from "../format.js";

@@ -29,10 +29,10 @@ export function SignIn({ name }) {
   const isWaiting = signing?.state === "waiting";
   useEffect(() => {
     if (!isWaiting) return;
-    const over = new AbortController();
+    const ended = new AbortController();
     const timer = setInterval(async () => {
       try {
-        const now = await call(serverPath(name, "/sign-in"), { signal: over.signal });
+        const now = await call(serverPath(name, "/sign-in"), { signal: ended.signal });
         setSigning(/** @type {Api.SigningIn} */ (now));
         if (now.state === "done") refresh("servers", "overview");
       } catch {
@@ -40,7 +40,7 @@ export function SignIn({ name }) {
       }
     }, LOOK_AGAIN);
     return () => {
-      over.abort();
+      ended.abort();
       clearInterval(timer);
     };
   }, [name, isWaiting]);

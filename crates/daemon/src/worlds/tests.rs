@@ -77,6 +77,19 @@ async fn concurrent_requests_start_a_world_once() {
 }
 
 #[tokio::test]
+async fn a_world_that_a_request_uses_is_not_stopped_with_the_unused_ones() {
+    let (worlds, _signal, _begun) = worlds_that_fail();
+    let in_use = worlds.enter("acme", None).unwrap();
+    drop(worlds.enter("bolt", None).unwrap());
+    let is_stopped = |id: &str| worlds.running.lock().get(id).is_some_and(|world| world.stop.is_cancelled());
+    worlds.stop_unused_where(|_| true);
+    assert_eq!(["acme", "bolt"].map(is_stopped), [false, true]);
+    drop(in_use);
+    worlds.stop_unused_where(|id| id == "acme");
+    assert!(is_stopped("acme"));
+}
+
+#[tokio::test]
 async fn a_request_does_not_wait_for_a_world_that_has_to_end_while_it_begins() {
     let (worlds, signal, begun) = worlds_that_fail();
     let stop = async {
@@ -84,7 +97,7 @@ async fn a_request_does_not_wait_for_a_world_that_has_to_end_while_it_begins() {
             tokio::task::yield_now().await;
         }
         worlds.stop("bolt");
-        worlds.stop_where(|id| id == "acme");
+        worlds.stop("acme");
     };
     let ((status, error), ()) = tokio::join!(ask(&worlds, "acme"), stop);
     assert_eq!((status, &error["error"]["code"]), (503, &Value::from("ENDING")));
