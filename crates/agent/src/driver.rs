@@ -1,7 +1,9 @@
-//! Drives a [`Turn`]: asks the model, makes the calls, stores each step.
+//! Drives a [`Turn`] (one message of a user, and all that the model does until it has answered): asks the model, makes
+//! the calls, stores each step.
 //!
-//! This module does all IO and decides nothing: the turn decides what comes next, `calls` makes the calls of one answer
-//! concurrently, and the [`Front`] stores and shows each step before the next begins.
+//! This module does all IO and decides nothing: the turn decides what comes next, and `calls` makes the calls of one
+//! answer concurrently. The program that embeds the agent brings a [`Front`], which shows each step, and stores it before
+//! the next begins.
 
 mod calls;
 mod spending;

@@ -1,4 +1,5 @@
-//! Makes the calls of one answer, several at once, each through `Host::call`.
+//! Makes the calls of one answer, several at once, each through `Host::call`. The [`Turn`] says which calls to make and
+//! takes their results, and the [`Front`] of the embedding program shows and stores them.
 
 use std::{
     future, panic,

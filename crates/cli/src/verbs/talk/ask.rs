@@ -138,8 +138,8 @@ async fn read_prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>
 
 /// Returns a new turn that answers `message`. Without a message, returns the interrupted turn, which then continues.
 fn new_or_resumed_turn(opened: OpenedSession, message: Option<Message>, limits: Limits) -> Turn {
-    let OpenedSession { messages, interrupted_turn: open } = opened;
-    let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
+    let OpenedSession { messages, interrupted_turn } = opened;
+    let resumed = interrupted_turn.map(|state| Turn::resume(messages.clone(), state, limits));
     match (message, resumed) {
         (None, Some(turn)) => turn,
         // A new message ends the interrupted turn.

@@ -127,8 +127,8 @@ impl Conversation {
     /// Returns a stored conversation. A turn that was interrupted is not continued, and ends at the point of the
     /// interruption.
     fn resumed((journal, opened): (Journal, OpenedSession)) -> Self {
-        let OpenedSession { messages, interrupted_turn: open } = opened;
-        let messages = match open {
+        let OpenedSession { messages, interrupted_turn } = opened;
+        let messages = match interrupted_turn {
             // The limits do not matter, because this turn does not run.
             Some(state) => Turn::resume(messages, state, Limits::default()).into_messages(),
             None => messages,
