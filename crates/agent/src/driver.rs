@@ -2,8 +2,8 @@
 //! the calls, stores each step.
 //!
 //! This module does all IO and decides nothing: the turn decides what comes next, and `calls` makes the calls of one
-//! answer concurrently. The program that embeds the agent brings a [`Front`], which shows each step, and stores it before
-//! the next begins.
+//! answer concurrently. The program that embeds the agent brings a [`Front`], which shows each step, and stores it
+//! before the next begins.
 
 mod calls;
 mod spending;

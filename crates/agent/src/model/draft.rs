@@ -1,6 +1,6 @@
-//! Assembles an answer that is still arriving. The code of each wire (the API format of a provider) reads the provider's
-//! events and tells the draft about each piece: a text, a call, or a block that only the provider understands. The draft
-//! streams the pieces as they arrive, in any order, and joins them at the end.
+//! Assembles an answer that is still arriving. The code of each wire (the API format of a provider) reads the
+//! provider's events, and tells the draft about each piece: a text, a call, or a block that only the provider
+//! understands. The draft streams the pieces as they arrive, in any order, and joins them at the end.
 
 use std::collections::VecDeque;
 
