@@ -1,5 +1,9 @@
-//! Runs `toolrack ask`, and decides which tools `ask` and `chat` offer to a model. `Context` is what a command works
-//! with: its configuration, database, screen and servers.
+//! Runs `toolrack ask`, and decides which tools `ask` and `chat` offer to a model.
+//!
+//! A turn is one message of the user, and all that the model does until it has answered. `Context` is what a command
+//! works with: its configuration, database, screen and servers. A `Journal` writes a conversation into the database.
+//! Besides the user's servers, a model gets servers of this program: one to find tools, one to read long results (the
+//! artifacts), and with `--code` one to run scripts.
 
 pub(crate) mod code;
 
