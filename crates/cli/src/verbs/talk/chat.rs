@@ -1,6 +1,6 @@
-//! Runs `toolrack chat`: one turn after another, each of them a message of the user and all that the model does until it
-//! has answered. `Context` is what a command works with: its configuration, database, screen and servers. A `Journal`
-//! writes the conversation into the database.
+//! Runs `toolrack chat`: one turn after another, each of them a message of the user and all that the model does until
+//! it has answered. `Context` is what a command works with: its configuration, database, screen and servers. A
+//! `Journal` writes the conversation into the database.
 
 mod actions;
 mod commands;
