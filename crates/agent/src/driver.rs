@@ -121,8 +121,8 @@ pub trait Front: Send {
     /// Handles an event. Must not block.
     fn on_event(&mut self, event: TurnEvent<'_>);
 
-    /// Stores what a step has added to the turn, before the next step begins: at most one message of the model, or the
-    /// results of the calls of one answer.
+    /// Stores what a step has added to the turn, before the next step begins: at most one message of the model, the
+    /// results of the calls of one answer, or both if the turn has rejected all these calls.
     ///
     /// # Errors
     /// [`NotStored`], which ends [`Agent::run`].
@@ -256,7 +256,9 @@ impl Agent {
                     match self.ask(turn.messages(), tools.as_deref(), front, spending).instrument(span).await {
                         Ok(reply) => {
                             front.on_event(TurnEvent::Answered(&reply));
+                            let answer_index = turn.messages().len();
                             turn.model_answered(reply);
+                            calls::report_if_all_rejected(turn, answer_index, front);
                         }
                         // If the request had no tools, the same request would be refused again.
                         Err(error) => match error.tools_refusal().filter(|_| tools.is_some()) {
