@@ -1,7 +1,9 @@
-//! Drives a [`Turn`]: asks the model, makes the calls, stores each step.
+//! Drives a [`Turn`] (one message of a user, and all that the model does until it has answered): asks the model, makes
+//! the calls, stores each step.
 //!
-//! This module does all IO and decides nothing: the turn decides what comes next, `calls` makes the calls of one answer
-//! concurrently, and the [`Front`] stores and shows each step before the next begins.
+//! This module does all IO and decides nothing: the turn decides what comes next, and `calls` makes the calls of one
+//! answer concurrently. The program that embeds the agent brings a [`Front`], which shows each step, and stores it
+//! before the next begins.
 
 mod calls;
 mod spending;
@@ -119,8 +121,8 @@ pub trait Front: Send {
     /// Handles an event. Must not block.
     fn on_event(&mut self, event: TurnEvent<'_>);
 
-    /// Stores what a step has added to the turn, before the next step begins: at most one message of the model, or the
-    /// results of the calls of one answer.
+    /// Stores what a step has added to the turn, before the next step begins: at most one message of the model, the
+    /// results of the calls of one answer, or both if the turn has rejected all these calls.
     ///
     /// # Errors
     /// [`NotStored`], which ends [`Agent::run`].
@@ -254,7 +256,9 @@ impl Agent {
                     match self.ask(turn.messages(), tools.as_deref(), front, spending).instrument(span).await {
                         Ok(reply) => {
                             front.on_event(TurnEvent::Answered(&reply));
+                            let answer_index = turn.messages().len();
                             turn.model_answered(reply);
+                            calls::report_if_all_rejected(turn, answer_index, front);
                         }
                         // If the request had no tools, the same request would be refused again.
                         Err(error) => match error.tools_refusal().filter(|_| tools.is_some()) {

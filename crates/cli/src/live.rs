@@ -1,5 +1,6 @@
 //! Shows a turn (a message of the user and all that the model does until it has answered) as it happens: the answer on
-//! stdout, piece by piece, and the calls on stderr.
+//! stdout, piece by piece, and the calls on stderr. Also stores the turn, with a `Journal`. The agent that runs the
+//! turn reports to [`LiveTurn`], its [`Front`].
 
 mod brake;
 mod printer;

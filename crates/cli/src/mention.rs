@@ -81,6 +81,7 @@ impl MentionSources<'_> {
         let failed = |error| Failure::from_call_error(&error);
         let contents = self.host.read_resource(server, uri).await.map_err(failed)?;
         let contents: Vec<_> = contents.into_iter().map(|resource| Content::Resource { resource }).collect();
+        // `shape` returns text and pictures for a model, and bounds the length of the text.
         let shaped = self.host.shape(server, uri, contents).await.map_err(failed)?;
         let concealed = (self.conceal)(&shaped.text);
         let mut summary = format!("read @{server}:{} ({} bytes", text::for_line(uri), concealed.len());

@@ -1,4 +1,5 @@
-//! Makes the calls of one answer, several at once, each through `Host::call`.
+//! Makes the calls of one answer, several at once, each through `Host::call`. The [`Turn`] says which calls to make and
+//! takes their results, and the [`Front`] of the embedding program shows and stores them.
 
 use std::{
     future, panic,
@@ -149,14 +150,27 @@ impl Agent {
     }
 }
 
+/// Reports the calls of the answer at `answer_index` among the messages if the turn has rejected all of them. Then their
+/// results follow the answer already, and there is nothing for [`Agent::make_calls`] to do.
+pub(super) fn report_if_all_rejected(turn: &Turn, answer_index: usize, front: &mut dyn Front) {
+    let Some([answer, results @ ..]) = turn.messages().get(answer_index..) else { return };
+    for (call, result) in answer.calls().iter().zip(results) {
+        report_unmade(call, &result.content, result.is_error, front);
+    }
+}
+
 /// Reports the calls that the turn has rejected: they have a result although they were never made.
 fn report_rejected(pending: &[Pending], front: &mut dyn Front) {
     for Pending { call, result, .. } in pending {
-        let Some(result) = result else { continue };
-        front.on_event(TurnEvent::CallBegins(call));
-        let (text, is_error) = (&*result.text, result.is_error);
-        front.on_event(TurnEvent::CallEnds { call, outcome: None, text, is_error, took: Duration::ZERO });
+        if let Some(result) = result {
+            report_unmade(call, &result.text, result.is_error, front);
+        }
     }
+}
+
+fn report_unmade(call: &ToolCallData, text: &str, is_error: bool, front: &mut dyn Front) {
+    front.on_event(TurnEvent::CallBegins(call));
+    front.on_event(TurnEvent::CallEnds { call, outcome: None, text, is_error, took: Duration::ZERO });
 }
 
 /// A call to make.

@@ -1,4 +1,4 @@
-//! Counts the tokens and the cost of one request to a model, for the quotas of its caller.
+//! Counts the tokens and the cost of one request to a model. The host bounds both per day, for each caller (quotas).
 
 use toolrack_host::{Admitted, Quantity, quota::billionths};
 

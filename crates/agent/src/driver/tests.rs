@@ -152,6 +152,18 @@ async fn a_refused_call_is_reported_to_the_model_and_does_not_end_the_turn() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_not_made_is_reported_also_if_the_answer_has_no_other() {
+    let broken = ToolCallData::from_text("a", ECHO, "{ broken");
+    let reply = Reply::new(Message::new(Role::Assistant, "").with_tool_calls(vec![broken]));
+    let agent = Agent::new(Arc::new(Scripted::new().reply(reply).say("done")), Host::builder().build());
+    let (mut turn, mut front) = (turn(), Recorder::default());
+    assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
+    let events = ["asked 1", "answered ", "begins a", "ends a unmade badly", "asked 2", "answered done"];
+    assert_eq!(front.events, events);
+    assert_eq!(front.stored.iter().map(|(messages, _)| *messages).collect::<Vec<_>>(), [1, 3, 4]);
+}
+
+#[tokio::test]
 async fn concealed_text_of_results_reaches_neither_the_model_nor_the_history() {
     let script = Scripted::new().call_tool(ECHO, json!({ "text": "the key is hunter2" }));
     let script = script.call_tool("mcp__rooms__fail", json!({ "message": "hunter2 is wrong" }));

@@ -2,6 +2,9 @@
 //!
 //! Source: <https://docs.anthropic.com/en/api/messages> and the pages on streaming, tool use, extended thinking and
 //! prompt caching. llama.cpp, Ollama and others serve the same API.
+//!
+//! The answer is read into a [`Draft`]: the texts, calls and opaque blocks of the provider (its "pieces") that have
+//! arrived so far. What is new also goes into `deltas`, the stream that the caller sees.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -101,8 +104,8 @@ impl Anthropic {
         }
         add_pieces(&mut sent, "user", after_results);
         if self.settings.prompt_cache {
-            // Mark the end of this request and the end of the previous one: a cache lookup goes back only 20 blocks,
-            // and one round can add more.
+            // Mark the last two messages of the user, which end this request and the one before. The provider looks for
+            // cached text only 20 blocks before a mark, and the calls of one answer can add more blocks than that.
             let users = sent.iter_mut().filter(|(role, _)| *role == "user").rev().take(2);
             users.filter_map(|(_, blocks)| blocks.last_mut()).for_each(|block| self.mark_for_cache(block));
         }

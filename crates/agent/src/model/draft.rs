@@ -1,5 +1,6 @@
-//! Assembles an answer that is still arriving. A draft takes the pieces of the answer in any order, streams them as
-//! they arrive, and joins them at the end.
+//! Assembles an answer that is still arriving. The code of each wire (the API format of a provider) reads the
+//! provider's events, and tells the draft about each piece: a text, a call, or a block that only the provider
+//! understands. The draft streams the pieces as they arrive, in any order, and joins them at the end.
 
 use std::collections::VecDeque;
 
@@ -28,10 +29,15 @@ pub(super) struct Draft {
     pub(super) cost: Option<f64>,
 }
 
+/// A piece of the answer. `extra` has further fields of the provider, such as a signature, which go back to it.
 #[derive(Debug)]
 enum Piece {
-    Text { text: String, extra: Map<String, Value> },
+    Text {
+        text: String,
+        extra: Map<String, Value>,
+    },
     Call(Call),
+    /// A block that only the provider understands.
     Raw(Value),
 }
 
@@ -197,7 +203,8 @@ impl Draft {
         }
     }
 
-    /// Assembles the answer. Its message has blocks only if the provider wants some of them back.
+    /// Assembles the answer of `model`, which came over `wire`. Its message notes the order of the pieces only if the
+    /// provider wants something back that is neither text nor a call.
     pub(super) fn finish(self, wire: Wire, model: &str) -> Reply {
         let mut message = Message::new(Role::Assistant, "");
         let (mut calls, mut blocks) = (Vec::new(), Vec::new());

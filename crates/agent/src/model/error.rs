@@ -76,7 +76,7 @@ pub enum ModelErrorKind {
         message: String,
     },
     /// Any other status that is an error.
-    #[error("the provider refused the request (HTTP {status}){}", QuoteSuffix(.message))]
+    #[error("the provider refused the request (HTTP {status}){}{}", QuoteSuffix(.message), AdviceSuffix(*.status))]
     Refused {
         /// The status.
         status: u16,
@@ -215,6 +215,19 @@ struct QuoteSuffix<'a>(&'a str);
 impl fmt::Display for QuoteSuffix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
+    }
+}
+
+/// The next step after a refusal with this status, where the status says what is wrong.
+struct AdviceSuffix(u16);
+
+impl fmt::Display for AdviceSuffix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            300..=399 => f.write_str("; check the base URL"),
+            404 => f.write_str("; check the name of the model and the base URL"),
+            _ => Ok(()),
+        }
     }
 }
 

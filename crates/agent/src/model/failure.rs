@@ -7,6 +7,7 @@ use http::{HeaderMap, header};
 use serde::Deserialize;
 use serde_json::Value;
 use toolrack_host::text;
+use url::Url;
 
 use super::{error::ModelErrorKind, settings::Key};
 
@@ -110,8 +111,19 @@ pub(super) fn classify(response: &ErrorResponse<'_>, body: &ErrorBody) -> ModelE
         }
         Some(status @ (401 | 403)) => ModelErrorKind::Auth { status, message, advice: response.key_advice.to_owned() },
         Some(429) => ModelErrorKind::RateLimited { retry_after, message },
+        Some(status @ 300..=399) => ModelErrorKind::Refused { status, message: redirect_text(response.headers) },
         Some(status @ (408 | 409 | 500..=599)) => ModelErrorKind::Unavailable { status, retry_after, message },
         Some(status) => ModelErrorKind::Refused { status, message },
+    }
+}
+
+/// Says where a redirect leads, which no request follows, because it would carry the key elsewhere. Names only the
+/// origin of the address: the rest may repeat a secret of the base URL.
+fn redirect_text(headers: &HeaderMap) -> String {
+    let location = headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
+    match location.and_then(|location| Url::parse(location).ok()) {
+        Some(url) => quote(&format!("it redirects to {}", url.origin().ascii_serialization()), None),
+        None => "it redirects to another address".to_owned(),
     }
 }
 

@@ -1,6 +1,9 @@
 //! Writes requests for Google's `generateContent` and `streamGenerateContent`, and reads the answers.
 //!
 //! Source: <https://ai.google.dev/api/generate-content> and the pages on function calling and thought signatures.
+//!
+//! The answer is read into a [`Draft`]: the texts, calls and opaque blocks of the provider (its "pieces") that have
+//! arrived so far. What is new also goes into `deltas`, the stream that the caller sees.
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 

@@ -42,7 +42,7 @@ pub(super) trait Decode: Send {
     /// Reads an answer that is not streamed, and appends its content to `deltas`.
     fn read_whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError>;
 
-    /// Returns the draft of the answer, at the end of the response.
+    /// Returns the draft, which has all pieces of the answer, at the end of the response.
     ///
     /// # Errors
     /// The answer is not finished.

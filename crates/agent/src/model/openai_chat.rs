@@ -2,6 +2,9 @@
 //! Mistral, Groq, xAI, OpenRouter, Ollama, llama.cpp, LM Studio, vLLM. [`Dialect`] has their differences.
 //!
 //! Source: <https://platform.openai.com/docs/api-reference/chat>, and each provider's own pages.
+//!
+//! The answer is read into a [`Draft`]: the texts, calls and opaque blocks of the provider (its "pieces") that have
+//! arrived so far. What is new also goes into `deltas`, the stream that the caller sees.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -79,7 +82,7 @@ struct ChatMessage<'a> {
     tool_calls: Vec<WireCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
-    /// The reasoning that the provider wants back, as further members of the message.
+    /// The model's reasoning, which the provider wants back as further members of the message.
     #[serde(flatten)]
     echoed: Option<&'a Map<String, Value>>,
 }

@@ -4,6 +4,9 @@
 //! The provider stores nothing (`store: false`): it sends its reasoning encrypted, and the next request sends that
 //! reasoning back unchanged. Source:
 //! <https://platform.openai.com/docs/api-reference/responses> and its page on streaming events.
+//!
+//! The answer is read into a [`Draft`]: the texts, calls and opaque blocks of the provider (its "pieces") that have
+//! arrived so far. What is new also goes into `deltas`, the stream that the caller sees.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -37,7 +40,8 @@ impl OpenAiResponses {
         Self { settings }
     }
 
-    /// Returns whether the model reasons, judged by its name. Other models refuse a request for reasoning.
+    /// Returns whether the model reasons, judged by its name. The API refuses a request for the reasoning of any other
+    /// model.
     fn is_reasoning_model(&self) -> bool {
         let name = self.settings.model.rsplit('/').next().unwrap_or_default();
         let name = name.strip_prefix("ft:").unwrap_or(name);

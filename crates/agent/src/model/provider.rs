@@ -1,7 +1,8 @@
 //! Lists the providers that Toolrack knows by name, and the models whose size and price it knows.
 //!
 //! A provider is plain data: an address, a wire (the format of the API), and the environment variable that holds the
-//! key. `models` has the sizes and prices of models, as the providers published them.
+//! key. The chat wire is the API of OpenAI's Chat Completions, which many providers and local servers have. `models`
+//! has the sizes and prices of models, as the providers published them.
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! Decides whether a call is sent or abandoned when two tasks race for it.
+//! Decides whether a call is sent or abandoned, when one task is about to send it and another task ends the turn.
 
 use std::sync::{
     Arc,

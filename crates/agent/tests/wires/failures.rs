@@ -75,7 +75,7 @@ async fn refusing_statuses_are_reported_with_the_provider_s_text() {
         )
         .await;
         insta::allow_duplicates! {
-            insta::assert_snapshot!(error, @r"anthropic/some-model: the provider refused the request (HTTP 404): model: \u{1b}[31mx");
+            insta::assert_snapshot!(error, @r"anthropic/some-model: the provider refused the request (HTTP 404): model: \u{1b}[31mx; check the name of the model and the base URL");
         }
         let error = error_of(wire, Answer::new(400, "text/html", "<!DOCTYPE html><p>Bad")).await;
         assert_eq!(
@@ -84,8 +84,14 @@ async fn refusing_statuses_are_reported_with_the_provider_s_text() {
         );
         let error = error_of(wire, Answer::new(400, "text/plain", "x".repeat(1_000_000))).await;
         assert!(error.to_string().len() < 1_000, "{error}");
-        let error = error_of(wire, Answer::new(302, "text/plain", "").header("location", "https://example.org")).await;
+        let elsewhere = "https://example.org/v1?key=hunter2";
+        let error = error_of(wire, Answer::new(302, "text/plain", "").header("location", elsewhere)).await;
         assert_eq!(error.status(), Some(302), "a redirect would carry the key elsewhere");
+        assert_eq!(
+            error.to_string(),
+            "anthropic/some-model: the provider refused the request (HTTP 302): it redirects to https://example.org; \
+             check the base URL"
+        );
     }
 }
 

@@ -103,6 +103,7 @@ impl Terminal {
 
     /// Shows `page`, and returns whether the user lets the model answer `server`.
     async fn user_agrees(&self, page: &str, server: &ServerName) -> bool {
+        // The permit keeps every other question off the terminal meanwhile.
         let Ok(_permit) = self.permit.acquire().await else {
             return false;
         };

@@ -1,14 +1,14 @@
-//! Keeps paths below one folder.
+//! Keeps the paths that callers of the built-in file tools name below one folder, the working folder: the fence.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::files::FileError;
 
-/// Restricts paths to those below one folder.
+/// Accepts paths to one folder and to everything below it. Refuses all others as "outside".
 ///
-/// Links are resolved before the rule is applied, so a link that leads out is refused like any other path outside. A
-/// program that replaces folders by links during a call could still bypass it: this restricts an honest caller, and is
-/// no sandbox against hostile programs.
+/// A path is judged by the place to which it leads after its links are resolved, so a link that leads out of the folder
+/// is outside. A program that replaces folders by links during a call could still bypass this: it restricts an honest
+/// caller, and is no sandbox against hostile programs.
 #[derive(Debug)]
 pub(super) struct Fence {
     root: PathBuf,

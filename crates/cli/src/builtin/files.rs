@@ -132,7 +132,7 @@ impl Listing {
 /// Lists the folder `path`, sorted by name.
 ///
 /// # Errors
-/// When `path` is outside of the fence, is no folder, or cannot be read.
+/// When `path` leads out of the fence's folder, is no folder, or cannot be read.
 pub(super) fn list(fence: &Fence, path: &str) -> Result<Listing, FileError> {
     let folder = fence.resolve(path)?;
     if !folder.is_dir() {
@@ -179,7 +179,7 @@ pub(super) struct Text {
 /// Reads a part of the file `path`, of at most [`MAX_TEXT_BYTES`] bytes.
 ///
 /// # Errors
-/// When `path` is outside of the fence, is not a regular file of text, or cannot be read.
+/// When `path` leads out of the fence's folder, is not a regular file of text, or cannot be read.
 pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, FileError> {
     let real = fence.resolve(path)?;
     // Check this before opening the file: opening a pipe waits for its writer.
@@ -320,7 +320,7 @@ impl Info {
 /// Describes the file or folder `path`.
 ///
 /// # Errors
-/// When `path` is outside of the fence, or cannot be read.
+/// When `path` leads out of the fence's folder, or cannot be read.
 pub(super) fn info(fence: &Fence, path: &str) -> Result<Info, FileError> {
     let real = fence.resolve(path)?;
     let metadata = std::fs::metadata(&real).map_err(|error| FileError::io("read", path, &error))?;

@@ -162,7 +162,7 @@ struct AnswerSpace {
     has_begun: bool,
     /// White space behind the last line break that was printed, or before the answer. It is printed if more text
     /// follows.
-    held: String,
+    withheld_space: String,
 }
 
 impl AnswerSpace {
@@ -170,13 +170,13 @@ impl AnswerSpace {
     /// of a line.
     fn printable(&mut self, piece: &str, at_line_start: bool) -> String {
         if at_line_start && piece.trim().is_empty() {
-            self.held.push_str(piece);
+            self.withheld_space.push_str(piece);
             return String::new();
         }
-        let mut text = mem::take(&mut self.held) + piece;
+        let mut text = mem::take(&mut self.withheld_space) + piece;
         let words_end = text.trim_end().len();
         let line_end = text[words_end..].find('\n').map_or(text.len(), |end| words_end + end + 1);
-        self.held = text.split_off(line_end);
+        self.withheld_space = text.split_off(line_end);
         if !mem::replace(&mut self.has_begun, true) {
             let words_start = text.len() - text.trim_start().len();
             // The first line that is not empty keeps its indentation.

@@ -34,7 +34,7 @@ fn all() -> Vec<(ModelErrorKind, &'static str, &'static str)> {
         (
             ModelErrorKind::Refused { status: 404, message: message.clone() },
             "MODEL_REFUSED",
-            "the provider refused the request (HTTP 404): m",
+            "the provider refused the request (HTTP 404): m; check the name of the model and the base URL",
         ),
         (
             ModelErrorKind::StreamError { code: Some("c".into()), message },

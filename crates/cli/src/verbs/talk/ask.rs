@@ -1,5 +1,9 @@
-//! Runs `toolrack ask`, and decides which tools `ask` and `chat` offer to a model. `Context` is what a command works
-//! with: its configuration, database, screen and servers.
+//! Runs `toolrack ask`, and decides which tools `ask` and `chat` offer to a model.
+//!
+//! A turn is one message of the user, and all that the model does until it has answered. `Context` is what a command
+//! works with: its configuration, database, screen and servers. A `Journal` writes a conversation into the database.
+//! Besides the user's servers, a model gets servers of this program: one to find tools, one to read long results (the
+//! artifacts), and with `--code` one to run scripts.
 
 pub(crate) mod code;
 
@@ -138,8 +142,8 @@ async fn read_prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>
 
 /// Returns a new turn that answers `message`. Without a message, returns the interrupted turn, which then continues.
 fn new_or_resumed_turn(opened: OpenedSession, message: Option<Message>, limits: Limits) -> Turn {
-    let OpenedSession { messages, interrupted_turn: open } = opened;
-    let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
+    let OpenedSession { messages, interrupted_turn } = opened;
+    let resumed = interrupted_turn.map(|state| Turn::resume(messages.clone(), state, limits));
     match (message, resumed) {
         (None, Some(turn)) => turn,
         // A new message ends the interrupted turn.

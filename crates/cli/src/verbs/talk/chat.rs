@@ -1,4 +1,6 @@
-//! Runs `toolrack chat`. `Context` is what a command works with: its configuration, database, screen and servers.
+//! Runs `toolrack chat`: one turn after another, each of them a message of the user and all that the model does until
+//! it has answered. `Context` is what a command works with: its configuration, database, screen and servers. A
+//! `Journal` writes the conversation into the database.
 
 mod actions;
 mod commands;
@@ -127,8 +129,8 @@ impl Conversation {
     /// Returns a stored conversation. A turn that was interrupted is not continued, and ends at the point of the
     /// interruption.
     fn resumed((journal, opened): (Journal, OpenedSession)) -> Self {
-        let OpenedSession { messages, interrupted_turn: open } = opened;
-        let messages = match open {
+        let OpenedSession { messages, interrupted_turn } = opened;
+        let messages = match interrupted_turn {
             // The limits do not matter, because this turn does not run.
             Some(state) => Turn::resume(messages, state, Limits::default()).into_messages(),
             None => messages,

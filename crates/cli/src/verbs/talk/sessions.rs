@@ -1,5 +1,6 @@
 //! Runs `toolrack sessions list`, `show`, `export`, `rename`, `delete` and `import`. A session is a stored
-//! conversation. `Context` is what a command works with: its configuration, database, screen and servers.
+//! conversation, and a `Journal` continues to store one. `Context` is what a command works with: its configuration,
+//! database, screen and servers.
 
 pub(crate) mod args;
 mod export;

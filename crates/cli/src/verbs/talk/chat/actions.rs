@@ -1,4 +1,4 @@
-//! Runs the commands that begin with a slash.
+//! Runs the commands that begin with a slash. A `Journal` is where a conversation is stored.
 
 use toolrack_agent::Message;
 use toolrack_host::text;

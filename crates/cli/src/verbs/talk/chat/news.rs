@@ -50,6 +50,7 @@ impl News {
         match event {
             Event::McpServerState { server, state } => self.state_line(&server, &state),
             Event::McpToolsUpdated { server, tools } => self.tools_line(server, tools),
+            // A tool whose definition has changed. It cannot be called until the user approves the change.
             Event::McpToolQuarantined { server, quarantined } => {
                 let sign = paint(Tone::Waiting, self.layout.sign(Sign::Paused));
                 let tool = format!("`{server}/{}`", quarantined.tool);

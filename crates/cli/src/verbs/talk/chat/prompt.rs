@@ -146,6 +146,7 @@ async fn to_model_message(
     conceal: &Conceal,
 ) -> Result<Message, Failure> {
     let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
+    // `shape` returns text and pictures for a model, and bounds the length of the text.
     let shaped = host.shape(server, prompt, vec![message.content.clone()]).await;
     let shaped = shaped.map_err(|error| Failure::from_call_error(&error))?;
     let words = conceal(&shaped.text);
