@@ -105,7 +105,15 @@ fn restart_ends_a_running_daemon_first_and_reports_if_none_runs() {
     assert_eq!((&status["pid"], &status["url"], &status["answers"]), (&up["pid"], &up["url"], &true.into()));
     assert_ne!(up["pid"], before["pid"]);
 
-    let _ = home.0.run(&["daemon", "restart", "--with-parent"]).ends_with(2);
+    for wrong in [
+        &["--with-parent"][..],
+        &["--team", "missing.toml"],
+        &["--tls-cert", "missing.pem", "--tls-key", "missing.pem"],
+        &["--token-file", "."],
+    ] {
+        let refused = home.0.run(&[&restart[..], wrong].concat()).ends_with(2);
+        assert!(!refused.stderr.contains("has ended"), "{refused}");
+    }
     assert_eq!(home.status()["pid"], up["pid"], "a daemon that cannot be started does not end the running one");
 }
 

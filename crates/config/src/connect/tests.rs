@@ -387,6 +387,25 @@ fn another_server_of_the_name_is_neither_replaced_nor_taken_out() {
 }
 
 #[test]
+fn of_two_entries_of_one_name_in_one_list_none_is_changed() {
+    let (ours, theirs) = (r#""toolrack": { "command": "/old/toolrack", "args": ["gateway"] }"#, r#""toolrack": {}"#);
+    for (before, why) in [
+        (format!("{{ \"mcpServers\": {{ {theirs}, {ours} }} }}"), "has two entries `toolrack`: remove one by hand"),
+        (format!("{{ \"mcpServers\": {{ {ours}, {ours} }} }}"), "has two entries `toolrack`: remove one by hand"),
+        // Of two, programs use the last one.
+        (format!("{{ \"mcpServers\": {{ {ours}, {theirs} }} }}"), "has another server called `toolrack`"),
+    ] {
+        let disk = Disk::new();
+        let place = disk.of_user(Client::Cursor);
+        disk.write(&place, &before);
+        for error in [disk.connect(&place).unwrap_err(), disk.undo(&place).unwrap_err()] {
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        assert_eq!(read(&place), before);
+    }
+}
+
+#[test]
 fn an_unreadable_file_stays_unchanged_and_is_named_with_its_line() {
     for (client, text, wanted) in [
         (Client::Cursor, "{\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" \n}", "mcp.json:"),

@@ -171,7 +171,7 @@ pub(crate) async fn run(verb: DaemonVerb, words: &[OsString], context: &Context)
         }
         DaemonVerb::Restart(args) => {
             refuse_with_parent(&args)?;
-            restart(words, context).await
+            restart(&args, words, context).await
         }
         DaemonVerb::Status => status(context).await,
         DaemonVerb::Stop(args) => stop(args.kill_after, context).await,
@@ -234,9 +234,10 @@ async fn start_new(verb: &str, words: &[OsString], context: &Context) -> Result<
     Ok(record)
 }
 
-async fn restart(words: &[OsString], context: &Context) -> Result<Exit, Failure> {
+async fn restart(args: &ServeArgs, words: &[OsString], context: &Context) -> Result<Exit, Failure> {
     // Checked before the running daemon ends: no new one could take its place.
     refuse_in_server()?;
+    serve::check_startable(args, context).await?;
     let before = stop_running(STOP_TIMEOUT, context).await?;
     context.screen.note(&stop_message(&before));
     let record = start_new("restart", words, context).await?;

@@ -46,6 +46,7 @@ use crate::{
     rules::LiveRules,
     secrets::SecretStore,
     stop::StopSignals,
+    team_file,
     verbs::{
         Verb,
         talk::ask::{rules, warn_of_useless_rules},
@@ -174,6 +175,25 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
     metrics.close().await;
     record.remove(&data);
     Ok(exit)
+}
+
+/// Checks what a daemon with these options reads before it listens: the configuration, and the files that the options
+/// name.
+///
+/// # Errors
+/// When such a daemon could not start.
+pub(crate) async fn check_startable(args: &ServeArgs, context: &Context) -> Result<(), Failure> {
+    context.load().await?;
+    if let Some(file) = &args.token_file {
+        token_file::read_or_make(file, args.new_token).map(drop)?;
+    }
+    if let Some(files) = CertificateFiles::from_args(args) {
+        files.read().map(drop)?;
+    }
+    if let Some(file) = &args.team {
+        team_file::read(file).map(drop)?;
+    }
+    Ok(())
 }
 
 /// Returns the options from the command line and from `[serve]`. All other options have the daemon's defaults.
