@@ -226,7 +226,7 @@ struct DaemonCommand<'a> {
 
 /// Returns how long a daemon with these options may take to end: it serves on, then waits for calls, then ends.
 fn end_time(options: &ServeArgs) -> Duration {
-    options.drain.unwrap_or_default().saturating_add(options.grace).saturating_add(END_TIME)
+    options.time_for_calls().saturating_add(END_TIME)
 }
 
 /// Returns why a unit with this program may not start, if there is a reason.
