@@ -378,7 +378,7 @@ mod tests {
     fn a_program_that_the_machine_s_daemon_cannot_see_is_a_warning() {
         for (program, is_system, is_warned) in [
             ("/home/ada/.local/bin/toolrack", true, true),
-            ("/root/.cargo/bin/toolrack", true, true),
+            ("/run/user/1000/bin/toolrack", true, true),
             ("/home/ada/.local/bin/toolrack", false, false),
             ("/usr/bin/toolrack", true, false),
             ("/homework/bin/toolrack", true, false),
