@@ -182,8 +182,8 @@ fn unit_path(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Fail
 const PATH_OPTIONS: &[&str] =
     &["--tls-cert", "--tls-key", "--token-file", "--team", "--mcp-config", "--root", "--answers"];
 
-/// Returns the words of a `serve` command with the options of this `daemon install`. Paths in them are absolute, because
-/// the daemon starts in another folder.
+/// Returns the words of a `serve` command with the options of this `daemon install`. Paths in them are absolute,
+/// because the daemon starts in another folder.
 fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
     let mut command = Vec::new();
     let mut words = serve_words("install", words).into_iter().map(|word| word.to_string_lossy().into_owned());

@@ -32,7 +32,8 @@ pub(crate) struct DaemonRecord {
     pub(crate) process_start: Option<ProcessStart>,
     /// Seconds since 1970.
     pub(crate) since: i64,
-    /// The seconds that its options give to calls under way once it is told to end; 0 in the record of an older version.
+    /// The seconds that its options give to calls under way once it is told to end; 0 in the record of an older
+    /// version.
     #[serde(default)]
     pub(crate) seconds_for_calls: u64,
 }
