@@ -48,7 +48,8 @@ macro_rules! layers {
             /// Takes from this process, which becomes the server, the rights that the server must not have.
             ///
             /// # Errors
-            /// Why the server must not start: the system cannot enforce this layer, or its entry names what is not there.
+            /// Why the server must not start: the system cannot enforce this layer, or its entry names what is not
+            /// there.
             #[cfg(target_os = "linux")]
             pub(crate) fn apply(self, command: &Command<'_>, isolation: Option<Isolation>) -> Result<(), String> {
                 match self {

@@ -78,8 +78,8 @@ fn write_context(staged: &Staged, context: &Path, released: &Released) -> Step {
     write(&context.join("Containerfile"), &file)
 }
 
-/// Makes the folder for data, and the one for temporary files. Every user may use the latter: the daemon is not root, and
-/// the servers of an image on top of this one keep files there.
+/// Makes the folder for data, and the one for temporary files. Every user may use the latter: the daemon is not root,
+/// and the servers of an image on top of this one keep files there.
 fn make_folders(context: &Path) -> Step {
     let temporary = context.join("root/tmp");
     for folder in [&temporary, &context.join("data")] {

@@ -225,8 +225,11 @@ fn a_daemon_that_hangs_is_noticed_and_killed() {
 #[test]
 fn a_daemon_at_a_terminal_is_found_as_well() {
     let home = Home::new();
-    let daemon = Daemon::start(&home.0, &[]);
+    let daemon = Daemon::start(&home.0, &["--grace", "2m"]);
     assert_eq!(home.status()["running"], true);
+    let record = std::fs::read(home.0.home.toolrack_home().join("daemon.json")).unwrap();
+    let record: Value = serde_json::from_slice(&record).unwrap();
+    assert_eq!(record["seconds_for_calls"], 120, "`daemon stop` waits for calls as long as the daemon does");
     let _ = home.0.run(&["daemon", "stop"]).ends_with(0);
     assert_eq!(home.status()["running"], false);
     drop(daemon);

@@ -75,9 +75,9 @@ Examples:
 #[command(after_help = "Example:
   toolrack daemon stop")]
 pub(crate) struct StopArgs {
-    /// How long the daemon may take to end before it is killed
-    #[arg(long = "patience", value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
-    pub(crate) kill_after: Duration,
+    /// How long the daemon may take to end before it is killed, instead of 30s and the time of its --grace and --drain
+    #[arg(long = "patience", value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) kill_after: Option<Duration>,
 }
 
 /// `daemon logs`.
@@ -106,7 +106,7 @@ const LOG_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long to wait for the end of a process that was killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the previous daemon may take to end, as with `daemon stop`.
+/// How long a daemon may take to end, after the time that its options give to calls under way.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What `daemon status --json` prints.
@@ -238,7 +238,8 @@ async fn restart(args: &ServeArgs, words: &[OsString], context: &Context) -> Res
     // Checked before the running daemon ends: no new one could take its place.
     refuse_in_server()?;
     serve::check_startable(args, context).await?;
-    let before = stop_running(STOP_TIMEOUT, context).await?;
+    let kill_after = None;
+    let before = stop_running(kill_after, context).await?;
     context.screen.note(&stop_message(&before));
     let record = start_new("restart", words, context).await?;
     if context.screen.json() {
@@ -308,7 +309,7 @@ fn state_in_words(state: &str) -> String {
     text::for_line(state).replace('_', " ")
 }
 
-async fn stop(kill_after: Duration, context: &Context) -> Result<Exit, Failure> {
+async fn stop(kill_after: Option<Duration>, context: &Context) -> Result<Exit, Failure> {
     let stopped = stop_running(kill_after, context).await?;
     if context.screen.json() {
         context.screen.document(&stopped).await?;
@@ -325,8 +326,14 @@ fn stop_message(stopped: &StopOutcome) -> String {
     }
 }
 
-/// Ends the daemon that runs, and waits until it is gone; kills it after `kill_after`.
-async fn stop_running(kill_after: Duration, context: &Context) -> Result<StopOutcome, Failure> {
+/// Returns how long this daemon may take to end before it is killed: what the user typed, or else [`STOP_TIMEOUT`] more
+/// than its calls may take.
+fn time_to_end(daemon: &DaemonRecord, typed: Option<Duration>) -> Duration {
+    typed.unwrap_or_else(|| Duration::from_secs(daemon.seconds_for_calls).saturating_add(STOP_TIMEOUT))
+}
+
+/// Ends the daemon that runs, and waits until it is gone; kills it after `kill_after`, or else after [`time_to_end`].
+async fn stop_running(kill_after: Option<Duration>, context: &Context) -> Result<StopOutcome, Failure> {
     let Some(record) = running_daemon(context) else {
         return Ok(StopOutcome::default());
     };
@@ -336,7 +343,7 @@ async fn stop_running(kill_after: Duration, context: &Context) -> Result<StopOut
         return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
     }
     record.send(Signal::SIGTERM);
-    let killed = timeout(kill_after, wait_until_gone(&record)).await.is_err();
+    let killed = timeout(time_to_end(&record, kill_after), wait_until_gone(&record)).await.is_err();
     if killed {
         record.send(Signal::SIGKILL);
         if timeout(KILL_TIMEOUT, wait_until_gone(&record)).await.is_err() {
@@ -407,4 +414,21 @@ async fn follow(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failur
 async fn show(lines: &[&str], context: &Context) -> Result<(), Failure> {
     // An empty page prints nothing; a page with one empty line prints that line.
     context.screen.page(lines.iter().map(|line| text::for_line(line) + "\n").collect()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_not_killed_while_its_options_give_time_to_calls() {
+        let record = |more: &str| -> DaemonRecord {
+            let text = format!(r#"{{"address": "a", "token": "t", "pid": 1, "birth": null, "since": 0{more}}}"#);
+            serde_json::from_str(&text).unwrap()
+        };
+        let patient = record(r#", "seconds_for_calls": 600"#);
+        assert_eq!(time_to_end(&patient, None), Duration::from_secs(630));
+        assert_eq!(time_to_end(&patient, Some(Duration::from_secs(1))), Duration::from_secs(1));
+        assert_eq!(time_to_end(&record(""), None), STOP_TIMEOUT, "the record of an older version");
+    }
 }

@@ -137,8 +137,8 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
         token_file::store(file, &options.token)?;
     }
     let address = daemon.address().to_string();
-    let record =
-        DaemonRecord::of_this_process(address, daemon.base_url().to_owned(), options.token.reveal().to_owned());
+    let (base, token) = (daemon.base_url().to_owned(), options.token.reveal().to_owned());
+    let record = DaemonRecord::of_this_process(address, base, token, args.time_for_calls());
     let data = context.places.data().to_owned();
     let command_socket = publish(&mut daemon, &record, args.detached, context)?;
     // In the background, output goes to the log of the daemon, which must not contain the token.

@@ -206,8 +206,8 @@ fn unit_path(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Fail
 const PATH_OPTIONS: &[&str] =
     &["--tls-cert", "--tls-key", "--token-file", "--team", "--mcp-config", "--root", "--answers"];
 
-/// Returns the words of a `serve` command with the options of this `daemon install`. Paths in them are absolute, because
-/// the daemon starts in another folder.
+/// Returns the words of a `serve` command with the options of this `daemon install`. Paths in them are absolute,
+/// because the daemon starts in another folder.
 fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
     let mut command = Vec::new();
     let mut words = serve_words("install", words).into_iter().map(|word| word.to_string_lossy().into_owned());
@@ -250,7 +250,7 @@ struct DaemonCommand<'a> {
 
 /// Returns how long a daemon with these options may take to end: it serves on, then waits for calls, then ends.
 fn end_time(options: &ServeArgs) -> Duration {
-    options.drain.unwrap_or_default().saturating_add(options.grace).saturating_add(END_TIME)
+    options.time_for_calls().saturating_add(END_TIME)
 }
 
 /// Returns why a unit with this program may not start, if there is a reason.
@@ -418,7 +418,7 @@ mod tests {
     fn a_program_that_the_machine_s_daemon_cannot_see_is_a_warning() {
         for (program, is_system, is_warned) in [
             ("/home/ada/.local/bin/toolrack", true, true),
-            ("/root/.cargo/bin/toolrack", true, true),
+            ("/run/user/1000/bin/toolrack", true, true),
             ("/home/ada/.local/bin/toolrack", false, false),
             ("/usr/bin/toolrack", true, false),
             ("/homework/bin/toolrack", true, false),

@@ -93,6 +93,13 @@ pub(crate) struct ServeArgs {
     pub(crate) agent_idle: Duration,
 }
 
+impl ServeArgs {
+    /// Returns how long calls under way may take once the daemon is told to end.
+    pub(crate) fn time_for_calls(&self) -> Duration {
+        self.drain.unwrap_or_default().saturating_add(self.grace)
+    }
+}
+
 /// Parses the address of a replica, boxed because few daemons have one.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ use std::{
     io::{self, Write as _},
     os::unix::{fs::PermissionsExt as _, net::UnixListener},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use nix::{
@@ -31,11 +32,15 @@ pub(crate) struct DaemonRecord {
     pub(crate) process_start: Option<ProcessStart>,
     /// Seconds since 1970.
     pub(crate) since: i64,
+    /// The seconds that its options give to calls under way once it is told to end; 0 in the record of an older
+    /// version.
+    #[serde(default)]
+    pub(crate) seconds_for_calls: u64,
 }
 
 impl DaemonRecord {
     /// Makes the record of this process.
-    pub(crate) fn of_this_process(address: String, base: String, token: String) -> Self {
+    pub(crate) fn of_this_process(address: String, base: String, token: String, time_for_calls: Duration) -> Self {
         let (pid, base) = (std::process::id(), Some(base));
         Self {
             address,
@@ -44,6 +49,7 @@ impl DaemonRecord {
             pid,
             process_start: ProcessStart::read(pid),
             since: chrono::Utc::now().timestamp(),
+            seconds_for_calls: time_for_calls.as_secs(),
         }
     }
 
