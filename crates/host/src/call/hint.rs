@@ -35,7 +35,13 @@ impl CallError {
                 State::Connecting if error.is_none() => Some(format!(
                     "call again later; a call waits `call_timeout` for its server, which can be raised in {configured_in}"
                 )),
-                _ => error.as_deref().and_then(|error| link_hint(error, configured_in)),
+                _ => error.as_deref().and_then(|error| match error {
+                    // A server that has never listed its tools is not tried again by a call.
+                    LinkError::NeedsAuth { refused: Some(part), .. } => {
+                        Some(format!("correct the {part} of the entry in {configured_in}, then reconnect the server"))
+                    }
+                    error => link_hint(error, configured_in),
+                }),
             },
             Self::Link { error, configured_in, .. } => link_hint(error, configured_in),
         }
