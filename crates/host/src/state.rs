@@ -101,7 +101,7 @@ pub enum State {
         error: FailureText,
     },
     /// The server requires a sign-in first, or refuses what its entry sends in place of one. In the latter case, and
-    /// where the host has no authorizer, a call of a tool that it has listed makes the host try again.
+    /// where the host has no authorizer, a call makes the host try again.
     NeedsAuth {
         /// The next step for the user, or the server's message; safe to print.
         how: String,

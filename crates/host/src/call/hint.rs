@@ -36,9 +36,9 @@ impl CallError {
                     "call again later; a call waits `call_timeout` for its server, which can be raised in {configured_in}"
                 )),
                 _ => error.as_deref().and_then(|error| match error {
-                    // A server that has never listed its tools is not tried again by a call.
+                    // This call has made the host try again, but has not waited for that.
                     LinkError::NeedsAuth { refused: Some(part), .. } => {
-                        Some(format!("correct the {part} of the entry in {configured_in}, then reconnect the server"))
+                        Some(format!("correct the {part} of the entry in {configured_in}, then call again"))
                     }
                     error => link_hint(error, configured_in),
                 }),
