@@ -144,7 +144,7 @@ impl Inner {
             slot.set_cached(Some(Arc::new(stored)));
             return Ok(());
         }
-        let http = self.http_maker.http_for(server)?;
+        let http = self.http_for(context)?;
         if !oauth.grant.needs_user() {
             let authorization_server =
                 with_operation_timeout(AuthorizationServer::discover(http, server, stale.challenge())).await?;
@@ -195,7 +195,7 @@ impl Inner {
         }
         let mut context = self.context(to).await?;
         context.permit = context.slot.permit().await;
-        let AuthContext { oauth, slot, server, .. } = &context;
+        let AuthContext { oauth, slot, .. } = &context;
         let mut stored = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
         // A bearer token stays a bearer token when it is renewed, so bound tokens need a new sign-in.
         let needs_new_sign_in = challenge::requires_bound_tokens(&challenge.www_authenticate)
@@ -210,7 +210,7 @@ impl Inner {
         }
         let primary = challenge::primary_header(&challenge.www_authenticate);
         if needs_new_sign_in && !oauth.dpop {
-            self.check_issues_bound_tokens(server, primary).await?;
+            self.check_issues_bound_tokens(&context, primary).await?;
         }
         let scopes = scopes_to_request(challenge, to.url, stored.as_deref(), &oauth.scopes)?;
         if !oauth.grant.needs_user() {
@@ -252,12 +252,15 @@ impl Inner {
         }
     }
 
-    /// Returns an error unless the metadata of `server` say that its tokens are bound to a key. Only then does a new
+    /// Returns an error unless the metadata of the server say that its tokens are bound to a key. Only then does a new
     /// sign-in get such tokens.
-    async fn check_issues_bound_tokens(&self, server: &Url, challenge: Option<&str>) -> Result<(), NoNewToken> {
-        let authorization_server =
-            with_operation_timeout(AuthorizationServer::discover(self.http_maker.http_for(server)?, server, challenge))
-                .await;
+    async fn check_issues_bound_tokens(
+        &self,
+        context: &AuthContext,
+        challenge: Option<&str>,
+    ) -> Result<(), NoNewToken> {
+        let discovery = AuthorizationServer::discover(self.http_for(context)?, &context.server, challenge);
+        let authorization_server = with_operation_timeout(discovery).await;
         match authorization_server.is_ok_and(|server| server.requires_bound_tokens()) {
             true => Ok(()),
             false => Err(NoNewToken::Error(AuthError::NotBound)),

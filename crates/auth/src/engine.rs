@@ -210,9 +210,11 @@ impl AuthorizationServer {
         union(configured, &offline_access)
     }
 
-    /// Returns the client to sign in with: the configured client, else the client of a metadata document if the server
-    /// reads such documents, else the client that an earlier sign-in registered, unless it is in doubt, else a newly
-    /// registered client.
+    /// Returns the client to sign in with, the first of these that there is:
+    /// - the configured client;
+    /// - the client of a metadata document, if the server reads such documents;
+    /// - the client that an earlier sign-in registered, unless it is in doubt;
+    /// - a newly registered client.
     async fn client(
         &mut self,
         oauth: &OAuth,

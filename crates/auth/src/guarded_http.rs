@@ -50,7 +50,12 @@ impl GuardedHttpMaker {
 
     /// Returns a new HTTP client, for one operation that concerns the server at `url`.
     pub(crate) fn http_for(&self, url: &Url) -> Result<Arc<GuardedHttp>, AuthError> {
-        let guard = self.egress.guard_for_server(url);
+        self.http_under(&self.egress, url)
+    }
+
+    /// Does the same as [`Self::http_for`], under these egress rules instead of those of the program.
+    pub(crate) fn http_under(&self, egress: &Egress, url: &Url) -> Result<Arc<GuardedHttp>, AuthError> {
+        let guard = egress.guard_for_server(url);
         let cached = self.clients.load().get(&guard).cloned();
         let client = cached.map_or_else(|| self.new_client(&guard), Ok)?;
         Ok(Arc::new(GuardedHttp { client, guard, signer: OnceLock::new(), observed: Observations::default() }))

@@ -199,7 +199,7 @@ impl Inner {
         challenge: Option<&str>,
     ) -> Result<SignedIn, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
-        let discovery = AuthorizationServer::discover(self.http_maker.http_for(server)?, server, challenge);
+        let discovery = AuthorizationServer::discover(self.http_for(context)?, server, challenge);
         let authorization_server = with_operation_timeout(discovery).await?;
         let fresh =
             with_operation_timeout(authorization_server.token_without_user(oauth, scopes, &self.http_maker)).await?;
@@ -225,7 +225,7 @@ impl Inner {
         browser: &dyn Browser,
     ) -> Result<(AuthorizationRequest, Url), AuthError> {
         let AuthContext { oauth, server, slot, .. } = context;
-        let http = self.http_maker.http_for(server)?;
+        let http = self.http_for(context)?;
         let redirect_uri = browser.redirect_uri();
         let request = async {
             let authorization_server = AuthorizationServer::discover(http, server, inputs.challenge).await?;
@@ -320,7 +320,7 @@ impl Inner {
     /// cannot revoke tokens.
     async fn revoke_tokens(&self, context: &AuthContext, stored: &Credentials) -> Result<bool, AuthError> {
         let AuthContext { oauth, server, .. } = context;
-        let http = self.http_maker.http_for(server)?;
+        let http = self.http_for(context)?;
         with_operation_timeout(revoke(http, server, stored, oauth)).await
     }
 }

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
-use toolrack_host::{Destination, Fact, Resolver, ServerName, Witness, spec::OAuth};
+use toolrack_host::{Destination, Egress, Fact, Resolver, ServerName, Witness, spec::OAuth};
 use tracing::Instrument as _;
 use url::Url;
 
@@ -22,7 +22,7 @@ use crate::{
     browser::Browser,
     credentials::Credentials,
     error::AuthError,
-    guarded_http::GuardedHttpMaker,
+    guarded_http::{GuardedHttp, GuardedHttpMaker},
     slot::{Slot, SlotPermit},
     store::{MemoryTokens, TokenKey, TokenLease, TokenStore, TokenStoreError, resource},
 };
@@ -73,6 +73,9 @@ pub(crate) struct AuthContext {
     pub(crate) slot: Arc<Slot>,
     /// The server's URL without query, user and fragment.
     pub(crate) server: Url,
+    /// The egress rules (which addresses requests may reach) for a server that a member of a team has added; `None` for
+    /// those of the program.
+    pub(crate) egress: Option<Egress>,
     /// The slot's permit, which the task holds until its work is done. `None` if the work needs none.
     pub(crate) permit: SlotPermit,
 }
@@ -149,7 +152,16 @@ impl Inner {
     pub(crate) async fn context(&self, to: Destination<'_>) -> Result<AuthContext, AuthError> {
         let resolved = self.resolver.oauth(to.server, to.spec).await;
         let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
-        Ok(AuthContext { oauth, slot: self.slot(&to), server: resource(to.url), permit: None })
+        let egress = to.spec.added_by.as_ref().map(|added_by| added_by.egress.clone());
+        Ok(AuthContext { oauth, slot: self.slot(&to), server: resource(to.url), egress, permit: None })
+    }
+
+    /// Returns a new HTTP client for one operation, such as a sign-in to the server of `context`.
+    pub(crate) fn http_for(&self, context: &AuthContext) -> Result<Arc<GuardedHttp>, AuthError> {
+        match &context.egress {
+            Some(egress) => self.http_maker.http_under(egress, &context.server),
+            None => self.http_maker.http_for(&context.server),
+        }
     }
 
     /// Returns the slot of a server and the account that its entry names.

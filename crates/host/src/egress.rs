@@ -3,8 +3,8 @@
 //!
 //! The decision depends on two things. The first is the *profile*, which the operator chooses: [`Profile::Local`]
 //! trusts what the user has configured, as a program on the user's own machine must; [`Profile::Hosted`] allows only
-//! HTTPS to public addresses. The second is the *source* of the address: an address that the user configured is
-//! trusted, but an address that a server names (in its metadata, or as a page) could be that of the router, of a
+//! HTTPS to public addresses. The second is the *source* of the address. An address that the user configured is
+//! trusted. An address that a server names (in its metadata, or as a page) is not: it could be that of the router, of a
 //! cloud's credentials or of another program.
 //!
 //! The client that connects resolves a name once, and judges the addresses that it gets. So the client dials exactly

@@ -261,6 +261,15 @@ impl Server {
         self.ended.clone()
     }
 
+    /// Has the host connect again, without waiting for it, if the server has refused what its entry sends: the entry may
+    /// send something else by now. Does nothing in any other state.
+    pub(crate) fn try_again_if_refused(&self) {
+        let snapshot = self.published.borrow();
+        if matches!(snapshot.state, State::NeedsAuth { .. }) && !snapshot.waits_for_sign_in() {
+            self.wake.nudge.notify_one();
+        }
+    }
+
     /// Waits for the link, until the next attempt to connect has ended. Wakes up a server that waits before that
     /// attempt. The caller bounds the time.
     pub(crate) async fn link(&self) -> Result<Link, Snapshot> {

@@ -45,6 +45,9 @@ impl SignInBuilder {
 
     /// Sets the browser in which the user signs in when a server requires it. Default: none; such a server waits until
     /// the user has [signed in](SignIn::login).
+    ///
+    /// A host connects within the [start-up time](toolrack_host::spec::Timeouts::startup) of a server, and shows the
+    /// page again when it tries again. So give such a server the time that a user needs to sign in.
     pub fn browser(mut self, browser: Arc<dyn Browser>) -> Self {
         self.browser = Some(browser);
         self

@@ -1,6 +1,11 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
+use toolrack_host::{
+    Egress,
+    egress::{EgressRules, Profile, SystemLookup},
+    spec::{AddedBy, Transport},
+};
 use toolrack_testkit::authorization::{AuthorizationFault, FakeAuthorization};
 
 use crate::stage::Stage;
@@ -68,6 +73,17 @@ async fn a_server_without_readable_metadata_is_asked_at_its_own_origin_and_nowhe
     assert_eq!(stage.login().await.unwrap_err().code(), "SIGN_IN_WRONG_ISSUER");
     let page = stage.browser.0.lock().unwrap()[0].clone();
     assert!(page.as_str().starts_with(&format!("{}/authorize?", stage.server.issuer())), "{page}");
+}
+
+#[tokio::test]
+async fn a_sign_in_to_a_server_that_a_member_has_added_keeps_to_the_rules_for_such_servers() {
+    let mut stage = Stage::of(FakeAuthorization::start([]));
+    let rules = EgressRules { profile: Profile::Hosted, ..EgressRules::default() };
+    let egress = Egress::new(rules, Arc::new(SystemLookup));
+    let Transport::Http(http) = &mut stage.spec.transport else { panic!("not HTTP") };
+    http.added_by = Some(AddedBy { member: "ann".to_owned(), egress });
+    let refused = stage.login().await.unwrap_err();
+    assert_eq!(stage.server.requests().len(), 0, "{refused}");
 }
 
 #[tokio::test]

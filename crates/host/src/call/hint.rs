@@ -35,7 +35,13 @@ impl CallError {
                 State::Connecting if error.is_none() => Some(format!(
                     "call again later; a call waits `call_timeout` for its server, which can be raised in {configured_in}"
                 )),
-                _ => error.as_deref().and_then(|error| link_hint(error, configured_in)),
+                _ => error.as_deref().and_then(|error| match error {
+                    // This call has made the host try again, but has not waited for that.
+                    LinkError::NeedsAuth { refused: Some(part), .. } => {
+                        Some(format!("correct the {part} of the entry in {configured_in}, then call again"))
+                    }
+                    error => link_hint(error, configured_in),
+                }),
             },
             Self::Link { error, configured_in, .. } => link_hint(error, configured_in),
         }

@@ -172,6 +172,8 @@ impl Host {
         if knows_its_tools {
             return CallError::Unknown(unknown);
         }
+        // No tool of this server is known yet, so no call can wait for its connection. A later call may find one.
+        server.try_again_if_refused();
         // The error names the server only, so it needs no name of an item.
         Target { server_name: name, item_name: "", server }.not_ready_error(snapshot)
     }

@@ -117,7 +117,9 @@ impl Clients {
     }
 }
 
-/// The headers of the session, which change only during the handshake.
+/// The headers of the session, which change only during the handshake. A request has those of the moment at which it
+/// began: while a slow `headers_helper` or authorizer delays the probe for one era, the handshake may begin to try the
+/// other era.
 #[derive(Clone, Debug, Default)]
 struct SessionHeaders {
     era: Option<Era>,
@@ -356,7 +358,8 @@ impl HttpTransport {
     /// Asks the server to end a legacy session. Waits at most [`END_SESSION_TIMEOUT`], and ignores errors.
     pub(crate) async fn end_session(&self) {
         let end_session = async {
-            if let Ok((request, _)) = self.0.build_request(&Outgoing::EndSession).await {
+            let session_headers = self.0.session_headers.load_full();
+            if let Ok((request, _)) = self.0.build_request(&Outgoing::EndSession, &session_headers).await {
                 let _ = request.send().await;
             }
         };
@@ -464,7 +467,11 @@ impl Endpoint {
     /// Builds an HTTP request with all its headers. A header of the protocol replaces a configured one of the same
     /// name: a server that gets two values may act on either, or refuse both. Returns the HTTP request, and how it was
     /// authorized.
-    async fn build_request(&self, outgoing: &Outgoing<'_>) -> Result<(RequestBuilder, AuthorizedBy), LinkError> {
+    async fn build_request(
+        &self,
+        outgoing: &Outgoing<'_>,
+        session_headers: &SessionHeaders,
+    ) -> Result<(RequestBuilder, AuthorizedBy), LinkError> {
         let method = outgoing.method();
         let mut headers = HeaderMap::new();
         let configured_headers = self.resolver.headers(&self.server, &self.spec).await;
@@ -491,7 +498,6 @@ impl Endpoint {
         if method == Method::POST {
             headers.insert(header::CONTENT_TYPE, JSON);
         }
-        let session_headers = self.session_headers.load();
         if let Some(version) = &session_headers.version {
             headers.insert(MCP_PROTOCOL_VERSION, version.clone());
         }

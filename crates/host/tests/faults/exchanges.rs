@@ -30,9 +30,9 @@ rows! { sign_ins: Http in [legacy modern] {
         => fails("AUTH_REQUIRED").at_once().saying("401").saying("`Authorization` header of its entry");
     a_call_that_is_forbidden: "http-403 --fault-on tools/call"
         => fails("AUTH_REQUIRED").at_once().saying("403").for_good();
-    a_server_without_a_challenge: "http-401 --fault-times 100" => stays_away("AUTH_REQUIRED").saying("401");
+    a_server_without_a_challenge: "http-401 --fault-times 100" => stays_away("AUTH_REQUIRED").at_once().saying("401");
     a_server_with_a_challenge: "http-401=Bearer --fault-times 100"
-        => stays_away("AUTH_REQUIRED").saying("401");
+        => stays_away("AUTH_REQUIRED").at_once().saying("401");
 }}
 
 rows! { redirects: Http in [legacy modern] {

@@ -81,10 +81,11 @@ impl Endpoint {
     /// helper, once with a nonce that the server requires in the proof, and up to three times with a token that has
     /// more scopes.
     pub(super) async fn send(&self, outgoing: &Outgoing<'_>) -> Result<Response, LinkError> {
+        let session_headers = self.session_headers.load_full();
         // How often the request may still be sent again, for each reason.
         let (mut renewals_left, mut nonces_left, mut step_ups_left) = (1, 1, MAX_STEP_UPS);
         loop {
-            let (request, authorized_by) = self.build_request(outgoing).await?;
+            let (request, authorized_by) = self.build_request(outgoing, &session_headers).await?;
             let response = request.send().await.map_err(|error| self.link_error(error))?;
             if let (AuthorizedBy::Authorizer { is_proved: true, .. }, Some(authorizer)) =
                 (&authorized_by, &self.authorizer)

@@ -54,6 +54,7 @@ async fn a_header_of_the_protocol_replaces_a_configured_one_of_the_same_name() {
         cancellable: true,
     };
     let last_event = HeaderValue::from_static("7");
+    let session_headers = transport.0.session_headers.load_full();
     let post = Outgoing::Message { body: call.body.clone(), request: Some(&call) };
     let stream = Outgoing::Stream { last_event: Some(&last_event) };
     for (outgoing, name, value) in [
@@ -63,7 +64,7 @@ async fn a_header_of_the_protocol_replaces_a_configured_one_of_the_same_name() {
         (&post, "mcp-method", "tools/call"),
         (&post, "x-other", "configured"),
     ] {
-        let (builder, _) = transport.0.build_request(outgoing).await.unwrap();
+        let (builder, _) = transport.0.build_request(outgoing, &session_headers).await.unwrap();
         let request = builder.build().unwrap();
         let values: Vec<_> = request.headers().get_all(name).iter().collect();
         assert_eq!(values, [value], "{name}");
@@ -97,7 +98,8 @@ async fn both_endpoints_of_http_with_sse_belong_to_one_sign_in() {
     let down = transport(&spec, Some(&authorizer)).await;
     let up = down.for_url(Url::parse("http://127.0.0.1:1/message?session=1").unwrap());
     for transport in [&down, &up] {
-        transport.0.build_request(&Outgoing::Stream { last_event: None }).await.unwrap();
+        let stream = Outgoing::Stream { last_event: None };
+        transport.0.build_request(&stream, &SessionHeaders::default()).await.unwrap();
     }
     let server = || spec.url.clone();
     let posts_to = "http://127.0.0.1:1/message?session=1".to_owned();

@@ -262,10 +262,13 @@ fn outcome_after_probe(probe_error: LinkError, initialized: Result<Session, Link
 
 /// Classifies the answer to `server/discover`: modern, legacy, or a failure that is neither.
 ///
-/// The server may be of the legacy era if something answered, but not as the modern era requires: with any JSON-RPC
-/// error but those below, with a result or bytes that are no answer to the probe, with a status that means failure, or
-/// by breaking off the one request. Failures that say nothing about the era, such as a process that ended or a sign-in
-/// that is required, are returned as they are.
+/// The server may be of the legacy era if something answered, but not as the modern era requires:
+/// - with a JSON-RPC error, except for those below that only the modern era has;
+/// - with a result or bytes that are no answer to the probe;
+/// - with a status that means failure, or by breaking off the one request.
+///
+/// Failures that say nothing about the era, such as a process that ended or a sign-in that is required, are returned as
+/// they are.
 fn classify_probe(answer: RawAnswer) -> Result<Probe, LinkError> {
     match answer {
         Ok(result) => {

@@ -11,7 +11,7 @@ use toolrack_host::{
     Host, ServerSpec, State,
     spec::{Stdio, Transport},
 };
-use toolrack_testkit::authorization::FakeAuthorization;
+use toolrack_testkit::{FakeHttp, authorization::FakeAuthorization};
 
 use crate::worlds::{call, host_of, soon, status};
 
@@ -23,7 +23,11 @@ struct Keyed {
 
 impl Keyed {
     fn new() -> Self {
-        let keyed = Self { server: FakeAuthorization::start([]), folder: tempfile::tempdir().unwrap() };
+        Self::with(FakeAuthorization::start([]))
+    }
+
+    fn with(server: FakeAuthorization) -> Self {
+        let keyed = Self { server, folder: tempfile::tempdir().unwrap() };
         keyed.new_key();
         keyed
     }
@@ -95,6 +99,34 @@ async fn a_program_is_run_once_for_a_connection_and_once_more_when_its_key_is_re
     keyed.new_key();
     echo(&host).await.unwrap();
     assert_eq!(keyed.runs(), 4);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_refused_the_first_headers_is_tried_again_after_a_call() {
+    let keyed = Keyed::new();
+    keyed.server.expire_access_tokens();
+    let host = host_of([("keyed", keyed.spec(PLAIN))]).await;
+    keyed.new_key();
+    let refused = echo(&host).await.unwrap_err();
+    assert!(refused.contains("refuses the headers of `headers_helper`"), "{refused}");
+    soon("a call of the new connection", async {
+        while echo(&host).await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_slower_than_the_probe_for_the_era_hides_no_modern_server() {
+    let keyed = Keyed::with(FakeAuthorization::in_front_of(FakeHttp::start(&["--era", "modern"]), []));
+    let mut spec = keyed.spec(&format!("/bin/sleep 0.5; {PLAIN}"));
+    let Transport::Http(http) = &mut spec.transport else { panic!("not HTTP") };
+    http.probe_timeout = std::time::Duration::from_millis(50);
+    let host = host_of([("keyed", spec)]).await;
+    echo(&host).await.unwrap();
     host.shutdown().await;
 }
 
