@@ -105,8 +105,8 @@ pub fn in_tool(tool: &Tool) -> Vec<Finding> {
 }
 
 impl Catalog {
-    /// Returns the findings in all tools, including those in quarantine. Reads each definition: too slow for every
-    /// call.
+    /// Returns the findings in all tools, including those in quarantine (whose definitions have changed since they were
+    /// approved). Reads each definition: too slow for every call.
     #[must_use]
     pub fn findings(&self) -> Findings {
         let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();

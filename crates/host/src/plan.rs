@@ -1,5 +1,5 @@
-//! Compares the desired set of servers with the actual set, without side effects, so that hot reload can be tested as
-//! data.
+//! Compares the desired set of servers with the actual set, without side effects, so that tests can look at a change of
+//! the configuration as data. A server's *spec* is its configuration.
 
 use std::collections::BTreeMap;
 

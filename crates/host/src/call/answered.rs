@@ -1,4 +1,5 @@
-//! Remembers answers of users that cover more than one call. Such an answer is valid until the program ends.
+//! Remembers answers of users to the question whether a call may run, if they cover more than one call. Such an answer
+//! is valid until the program ends. Answers that are valid for longer are in the store of the embedding program, too.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -14,8 +15,8 @@ use crate::{
     witness::{Caller, Way},
 };
 
-/// The largest number of answers that are kept, because they stay in memory until the program ends. Answers that are also
-/// in a store make room for those that are not.
+/// The largest number of answers that are kept, because they stay in memory until the program ends. Answers that are
+/// also in a store make room for those that are not.
 const MAX_ANSWERS: usize = 10_000;
 
 /// The answers since the program began, by the calls that they cover. Calls only read the map; each answer of a user

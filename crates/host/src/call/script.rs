@@ -1,5 +1,5 @@
-//! Types for a call that runs a script instead of sending a request. The gate judges each call in the script, and
-//! events report it, like any other call.
+//! Types for a call that runs a script instead of sending a request. The gate decides about each call in the script,
+//! and events report it, like any other call.
 
 use futures::future::BoxFuture;
 use serde::Serialize;

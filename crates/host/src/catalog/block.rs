@@ -1,4 +1,5 @@
-//! Tool definitions in the formats of model providers, written once and shared as finished bytes.
+//! Tool definitions in the formats of model providers, written once for each catalog (the tools of all servers) and
+//! shared as finished bytes.
 //!
 //! A conversation sends the same definitions with every request, and a provider's prompt cache holds only while they
 //! are the same byte for byte. So a block is made once for each catalog, wire (format of a provider) and selection, in

@@ -57,14 +57,25 @@ impl MismatchedTool {
     }
 }
 
-/// Compares the server's data, but no derived data.
+/// Compares the server's data, but no derived data, and not the order of the tools: some servers list theirs in another
+/// order each time.
 impl PartialEq for ToolSet {
     fn eq(&self, other: &Self) -> bool {
-        self.tools == other.tools
-            && self.hidden == other.hidden
-            && self.unusable == other.unusable
-            && self.mismatched == other.mismatched
+        have_same_items(&self.tools, &other.tools, |listed| listed.tool.name.as_str())
+            && have_same_items(&self.hidden, &other.hidden, String::as_str)
+            && have_same_items(&self.unusable, &other.unusable, |unusable| (&unusable.name, &unusable.why))
+            && have_same_items(&self.mismatched, &other.mismatched, MismatchedTool::name)
     }
+}
+
+/// Returns whether both lists have the same items, in any order. `key` distinguishes the items of one list.
+fn have_same_items<'a, T: PartialEq, K: Ord>(one: &'a [T], other: &'a [T], key: impl Fn(&'a T) -> K) -> bool {
+    let sorted = |list: &'a [T]| {
+        let mut items: Vec<&'a T> = list.iter().collect();
+        items.sort_by_key(|&item| key(item));
+        items
+    };
+    one.len() == other.len() && (one == other || sorted(one) == sorted(other))
 }
 
 impl ToolSet {
@@ -221,6 +232,13 @@ mod tests {
             assert!(set.unusable.iter().all(|tool| tool.why.starts_with("its inputSchema cannot be read: ")));
             assert_eq!(set.tools.iter().map(|tool| &*tool.tool.name).collect::<Vec<_>>(), ["large"]);
         }
+    }
+
+    #[test]
+    fn the_order_in_which_a_server_lists_its_tools_does_not_matter() {
+        let set = |names: [&str; 3]| made::set(&names.map(|name| made::tool(name, "Does it.", &[])));
+        assert!(set(["a", "b", "c"]) == set(["c", "a", "b"]));
+        assert!(set(["a", "b", "c"]) != set(["c", "a", "d"]));
     }
 
     /// Checks the time as well: to compare each of 20,000 tools with all others would take a minute, on a thread that

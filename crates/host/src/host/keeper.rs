@@ -317,8 +317,8 @@ impl Keeper {
     /// Starts, stops and replaces servers until the servers of this host are those of `desired`. Lent servers stay.
     fn apply(&mut self, desired: Desired) {
         let servers = self.servers.load_full();
-        let own = servers.iter().filter(|(name, server)| !self.is_lent(name, server));
-        let actual = own.map(|(name, server)| (name.clone(), &*server.spec)).collect();
+        let own_servers = servers.iter().filter(|(name, server)| !self.is_lent(name, server));
+        let actual = own_servers.map(|(name, server)| (name.clone(), &*server.spec)).collect();
         self.carry_out(plan(desired, &actual));
     }
 
@@ -413,7 +413,7 @@ impl Keeper {
         self.update_lent();
         // A server belongs to the catalog even if all its tools are in quarantine (`mismatched`): a call of such a tool
         // is refused with the reason.
-        let sets: BTreeMap<_, _> = self
+        let tool_sets: BTreeMap<_, _> = self
             .servers
             .load()
             .iter()
@@ -421,10 +421,10 @@ impl Keeper {
             .filter(|(_, set)| !set.tools.is_empty() || !set.mismatched.is_empty())
             .collect();
         let naming = self.naming.load_full();
-        let mut changed_servers: BTreeSet<_> = sets
+        let mut changed_servers: BTreeSet<_> = tool_sets
             .keys()
             .chain(self.published_tools.keys())
-            .filter(|name| match (sets.get(*name), self.published_tools.get(*name)) {
+            .filter(|name| match (tool_sets.get(*name), self.published_tools.get(*name)) {
                 (Some(new), Some(old)) => !Arc::ptr_eq(new, old) || self.published_naming != naming,
                 // The tools of this server have appeared or disappeared.
                 _ => true,
@@ -436,14 +436,14 @@ impl Keeper {
         }
         let began = Instant::now();
         let previous = self.catalog.load_full();
-        let catalog = Arc::new(Catalog::build(previous.version() + 1, &sets, &naming));
+        let catalog = Arc::new(Catalog::build(previous.version() + 1, &tool_sets, &naming));
         if !naming.is_stable() {
             // A change of one server can rename tools of another.
             changed_servers.extend(servers_with_renamed_tools(&previous, &catalog));
         }
         self.catalog.store(catalog.clone());
         self.indexer.notify_one();
-        self.published_tools = sets;
+        self.published_tools = tool_sets;
         self.published_naming = naming;
         // Collect all names in one pass over the catalog, because many servers with many tools may become ready
         // together.

@@ -32,6 +32,10 @@ pub struct Subscriptions {
     caller: Caller,
 }
 
+/// The longest URI that can be subscribed to, in bytes. A server of 2026-07-28 gets the URIs of all listeners in one
+/// request.
+const MAX_URI_BYTES: usize = 4_096;
+
 /// A resource: its server and its URI.
 type ResourceKey = (ServerName, String);
 
@@ -68,6 +72,12 @@ pub enum SubscribeError {
         /// The limit.
         limit: usize,
     },
+    /// The URI is too long.
+    #[error("a URI of {length} bytes cannot be subscribed to: at most {MAX_URI_BYTES} are possible")]
+    UriTooLong {
+        /// The length of the URI in bytes.
+        length: usize,
+    },
     /// The server cannot be reached, or refuses the subscription.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -100,6 +110,9 @@ impl Subscriptions {
     /// # Errors
     /// [`SubscribeError`].
     pub async fn subscribe(&self, host: &Host, server: &str, uri: &str) -> Result<(), SubscribeError> {
+        if uri.len() > MAX_URI_BYTES {
+            return Err(SubscribeError::UriTooLong { length: uri.len() });
+        }
         let unknown = |error: crate::spec::BadServerName| CallError::UnknownServer { server: error.name };
         let key = (ServerName::new(server).map_err(unknown)?, uri.to_owned());
         if self.check_subscribed(&self.subscriptions.lock(), &key)? {
@@ -259,6 +272,16 @@ mod tests {
         assert_eq!((&mut update).now_or_never(), None, "it is not subscribed yet");
         one.add(resource("x://a"), subscription).unwrap();
         assert_eq!(update.now_or_never(), Some(resource("x://a")));
+    }
+
+    #[tokio::test]
+    async fn a_uri_of_any_length_is_not_stored_and_sent() {
+        let (host, listener) = (Host::builder().build(), Subscriptions::new(1));
+        let refused = listener.subscribe(&host, "s", &"x".repeat(MAX_URI_BYTES + 1)).await.unwrap_err();
+        assert!(matches!(refused, SubscribeError::UriTooLong { length } if length == MAX_URI_BYTES + 1), "{refused}");
+        let unknown = listener.subscribe(&host, "s", &"x".repeat(MAX_URI_BYTES)).await.unwrap_err();
+        assert!(matches!(unknown, SubscribeError::Call(CallError::UnknownServer { .. })), "{unknown}");
+        host.shutdown().await;
     }
 
     #[test]

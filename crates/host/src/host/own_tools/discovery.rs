@@ -4,9 +4,9 @@
 //! arguments of a tool, and to call the tool by name. These three never change, so that the prompt cache stays valid.
 //!
 //! A call of `call_tool` reaches this server only if its arguments are wrong. If they are right,
-//! [`Host::call`](crate::Host::call) treats the call as one of the tool that the arguments name, with the same asker,
-//! bounds and other properties. So the gate judges the named tool, events name that tool, and the result stays
-//! unwrapped.
+//! [`Host::call`](crate::Host::call) treats the call as one of the tool that the arguments name, with the same asker
+//! (who answers questions during the call), bounds and other properties. So the gate, which decides whether a call may
+//! run, judges the named tool. Events name that tool, and the result stays unwrapped.
 
 use std::{
     borrow::Cow,

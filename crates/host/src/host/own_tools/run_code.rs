@@ -1,7 +1,8 @@
 //! Provides the server with the tool `run_code`, whose description lists the tools that scripts can call.
 //!
 //! A call of `run_code` never reaches this server. [`Host::call`](crate::Host::call) runs the script itself, after the
-//! gate has allowed the call, because the calls in the script use the asker and the catalog of the `run_code` call.
+//! gate (which decides whether a call may run) has allowed the call. The calls in the script need what the call of
+//! `run_code` has: its asker, who answers questions, and its catalog, in which names of tools are looked up.
 
 use std::{
     fmt::Write as _,

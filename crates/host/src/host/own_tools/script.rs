@@ -2,7 +2,8 @@
 //!
 //! [`Host::scripts`](crate::Host::scripts) makes a server with one tool, `run_code`. An [`Interpreter`] runs the
 //! model's script. The script has access only to a [`ScriptTools`]. The host treats a script's calls like any other
-//! call: each passes the gate, its questions go to the asker of the `run_code` call, and events report it.
+//! call. The gate decides whether each may run, the asker of the `run_code` call answers its questions, and events
+//! report it.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
