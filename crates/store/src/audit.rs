@@ -36,6 +36,10 @@ use crate::{Store, StoreError, database::QueryBuilder, rows::TextBytes};
 /// The maximum number of rows that one query returns.
 const MAX_ROWS: usize = 10_000;
 
+/// The maximum size of arguments that are stored in full, in bytes. For larger arguments, the row has only the hash and
+/// the size.
+const MAX_ARGUMENTS: usize = 64 * 1024;
+
 /// A row of the log.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

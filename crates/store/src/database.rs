@@ -212,14 +212,6 @@ impl Store {
         Ok(changed)
     }
 
-    /// Like [`Self::write`], but waits until the change is on the disk.
-    pub(crate) async fn write_durably(&self, query: Query, operation: &'static str) -> Result<u64, StoreError> {
-        let mut transaction = self.begin_durably(operation).await?;
-        let changed = query.execute(&mut transaction).await?;
-        transaction.commit().await?;
-        Ok(changed)
-    }
-
     async fn begin_writing(&self, mode: WriteMode, operation: &'static str) -> Result<Transaction, StoreError> {
         let context = self.context(operation);
         match &self.backend {

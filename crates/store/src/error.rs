@@ -111,6 +111,15 @@ pub enum StoreError {
         /// The session.
         prefix: String,
     },
+    /// A message of a session cannot be read: another program, or a newer version, has written its row.
+    #[error(
+        "a message of the session {session} cannot be read, because another program has changed it: \
+         `toolrack sessions delete {session}` removes the session"
+    )]
+    UnreadableMessage {
+        /// The id of the session.
+        session: uuid::Uuid,
+    },
     /// A file from which to import sessions holds none.
     #[error("{} holds no sessions that can be read: {why}", path.display())]
     NoSessions {

@@ -217,7 +217,8 @@ impl Inner {
         let member = (!each_member.is_empty()).then(|| membership(principal));
         let member_meters = member.as_ref().map(|member| {
             let new_meters = || {
-                // Usually nothing is stored any more; then the holder's text need not be made.
+                // Usually all stored amounts have their meters already. Then the name of the holder in the store, which
+                // is a hash, need not be made.
                 let stored =
                     if stored.is_empty() { None } else { stored.remove(&stored::stored_member_holder(principal)) };
                 MemberMeters {
@@ -232,8 +233,8 @@ impl Inner {
             return Ok(None);
         }
         // The match on `index` below depends on this order.
-        let mut holders = [member_meters, profile_meters, Some(all)];
-        let refusals = holders.iter_mut().enumerate().filter_map(|(index, meters)| {
+        let mut meters_by_holder = [member_meters, profile_meters, Some(all)];
+        let refusals = meters_by_holder.iter_mut().enumerate().filter_map(|(index, meters)| {
             let meters = meters.as_deref_mut()?;
             meters.advance(now);
             let (meter, wait) = meters.refusal(work)?;
@@ -253,7 +254,7 @@ impl Inner {
             };
             return Err(self.over_quota(&holder, meter, wait));
         }
-        for meters in holders.into_iter().flatten() {
+        for meters in meters_by_holder.into_iter().flatten() {
             meters.begin(work);
             self.notify_if_due(meters);
         }

@@ -9,17 +9,13 @@ use toolrack_host::{
     text,
 };
 
-use super::{chain::hex, writer::Hide};
+use super::{MAX_ARGUMENTS, chain::hex, writer::Hide};
 
 /// The maximum size of a name that another program chose, in bytes; a longer one is cut.
 const MAX_NAME: usize = 256;
 
 /// The maximum size of a reason, in bytes; a longer one is cut.
 const MAX_WHY: usize = 2 * 1024;
-
-/// The maximum size of arguments that are stored in full, in bytes. For larger arguments, the row has only the hash and
-/// the size.
-const MAX_ARGUMENTS: usize = 64 * 1024;
 
 /// An event, in the form that a row records. Its texts hold no control characters and no known secrets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::{
     fmt, mem,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -17,11 +17,15 @@ use tokio::{
 };
 use toolrack_host::{Fact, Witness};
 
-use super::{AuditRetention, Entry, chain};
+use super::{AuditRetention, Entry, MAX_ARGUMENTS, chain};
 use crate::{Store, StoreError, database::Transaction};
 
 /// The maximum number of facts that wait to be written. Beyond that, the log drops facts, and records how many.
 const MAX_WAITING_FACTS: usize = 8 * 1024;
+
+/// The maximum size of the arguments of all facts that wait, in bytes. Beyond that, the row of a call has only the hash
+/// and the size of its arguments, so that a database that is away does not fill the memory.
+const MAX_WAITING_ARGUMENTS: usize = 32 * 1024 * 1024;
 
 /// The maximum number of rows of one transaction.
 const MAX_BATCH_ROWS: usize = 512;
@@ -43,6 +47,35 @@ pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
 /// A fact in the queue: when it happened (in milliseconds since 1970, UTC), who acted, and what happened.
 type QueuedFact = (i64, Actor, Fact);
 
+/// Counts the bytes of the arguments that wait in the queue.
+#[derive(Default)]
+struct WaitingArguments(AtomicUsize);
+
+impl WaitingArguments {
+    /// Returns whether arguments of this size may wait. If so, counts them, until [`Self::release`].
+    fn admit(&self, bytes: usize) -> bool {
+        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        // Longer ones would not fit into a row either.
+        let may_wait = bytes <= MAX_ARGUMENTS && before.saturating_add(bytes) <= MAX_WAITING_ARGUMENTS;
+        if !may_wait {
+            self.release(bytes);
+        }
+        may_wait
+    }
+
+    fn release(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Returns the size of the arguments that `fact` has in full.
+fn arguments_bytes(fact: &Fact) -> usize {
+    match fact {
+        Fact::Called(called) => called.arguments.full.as_ref().map_or(0, String::len),
+        _ => 0,
+    }
+}
+
 /// Who acted, and whose secrets to hide in what was done.
 #[derive(Clone, Default)]
 struct Actor {
@@ -55,6 +88,7 @@ struct Actor {
 /// Queues the facts that a host reports to its witness (the observer of what the host does). Never waits.
 pub struct AuditLog {
     queue: mpsc::Sender<QueuedFact>,
+    waiting_arguments: Arc<WaitingArguments>,
     /// How many facts could not be stored since a row last recorded that number.
     lost: Arc<AtomicU64>,
     /// Whether the arguments of calls are stored in full.
@@ -77,13 +111,20 @@ impl AuditLog {
         let (queue, facts) = mpsc::channel(MAX_WAITING_FACTS);
         let (retention, retention_receiver) = watch::channel(None);
         let (is_closed, is_closed_receiver) = watch::channel(false);
-        let lost = Arc::<AtomicU64>::default();
-        let arguments_in_full = AtomicBool::new(false);
-        let log = Self { queue, lost: Arc::clone(&lost), arguments_in_full, retention, is_closed };
+        let (lost, waiting_arguments) = (Arc::<AtomicU64>::default(), Arc::<WaitingArguments>::default());
+        let log = Self {
+            queue,
+            waiting_arguments: Arc::clone(&waiting_arguments),
+            lost: Arc::clone(&lost),
+            arguments_in_full: AtomicBool::new(false),
+            retention,
+            is_closed,
+        };
         let writer = AuditWriter {
             store,
             hide,
             facts,
+            waiting_arguments,
             lost,
             retention: retention_receiver,
             retention_interval: RETENTION_INTERVAL,
@@ -114,8 +155,16 @@ impl AuditLog {
     }
 
     /// Queues `fact`, or counts it as lost if the queue is full or closed.
-    fn enqueue(&self, actor: Actor, fact: Fact) {
-        if self.queue.try_send((Utc::now().timestamp_millis(), actor, fact)).is_err() {
+    fn enqueue(&self, actor: Actor, mut fact: Fact) {
+        let bytes = arguments_bytes(&fact);
+        if let Fact::Called(called) = &mut fact
+            && !self.waiting_arguments.admit(bytes)
+        {
+            called.arguments.full = None;
+        }
+        if let Err(rejected) = self.queue.try_send((Utc::now().timestamp_millis(), actor, fact)) {
+            let (.., fact) = rejected.into_inner();
+            self.waiting_arguments.release(arguments_bytes(&fact));
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -157,6 +206,7 @@ pub struct AuditWriter {
     store: Store,
     hide: Hide,
     facts: mpsc::Receiver<QueuedFact>,
+    waiting_arguments: Arc<WaitingArguments>,
     lost: Arc<AtomicU64>,
     /// `None` before the settings are known.
     retention: watch::Receiver<Option<AuditRetention>>,
@@ -180,7 +230,9 @@ impl AuditWriter {
         loop {
             let is_last = self.gather(&mut batch, &mut retention_checks).await;
             let facts = mem::take(&mut batch);
+            let bytes: usize = facts.iter().map(|(.., fact)| arguments_bytes(fact)).sum();
             self.write(facts).await;
+            self.waiting_arguments.release(bytes);
             if is_last {
                 return;
             }
@@ -320,6 +372,16 @@ mod tests {
 
     use super::*;
     use crate::audit::AuditQuery;
+
+    #[test]
+    fn arguments_that_wait_for_the_database_are_bounded_one_by_one_and_together() {
+        let waiting = WaitingArguments::default();
+        assert!(!waiting.admit(MAX_ARGUMENTS + 1), "they would not fit into a row");
+        let admitted = (0..1_000).filter(|_| waiting.admit(MAX_ARGUMENTS)).count();
+        assert_eq!(admitted, MAX_WAITING_ARGUMENTS / MAX_ARGUMENTS);
+        waiting.release(MAX_ARGUMENTS);
+        assert!(waiting.admit(MAX_ARGUMENTS) && !waiting.admit(1) && waiting.admit(0));
+    }
 
     #[tokio::test]
     async fn rows_wait_while_another_process_has_the_file_locked() {

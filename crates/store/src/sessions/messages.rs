@@ -268,7 +268,7 @@ impl Store {
     /// does not exist has none.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] when one of the messages cannot be read; others when the database fails.
+    /// [`StoreError::UnreadableMessage`] when one of the messages cannot be read; others when the database fails.
     pub async fn messages(&self, id: Uuid, from: u64, limit: usize) -> Result<Vec<StoredMessage>, StoreError> {
         let rows: Vec<MessageRow> = query(
             "SELECT id, role, content, tool_calls, tool_results, timestamp, position, body, \
@@ -281,8 +281,8 @@ impl Store {
         .fetch_all(&mut self.read("reading a session").await?)
         .await?;
         // Without the row, all messages that follow it would be at wrong positions.
-        let damaged = || StoreError::Corrupt { path: self.path().to_owned() };
-        rows.into_iter().map(|row| row.into_message(id).ok_or_else(damaged)).collect()
+        let unreadable = || StoreError::UnreadableMessage { session: id };
+        rows.into_iter().map(|row| row.into_message(id).ok_or_else(unreadable)).collect()
     }
 
     /// Returns the turn of the session `id` that has not ended, as JSON that the agent wrote with [`Step::open_turn`].

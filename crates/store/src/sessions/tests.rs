@@ -307,7 +307,12 @@ async fn an_unreadable_message_is_an_error(stage: &Stage) {
     store.append(session.id, &step(0, vec![message_of(Role::User, "a"), message_of(Role::User, "b")])).await.unwrap();
     store.write(query("UPDATE messages SET id = 'x' WHERE position = 0"), "testing").await.unwrap();
     let error = store.messages(session.id, 0, 9).await.unwrap_err();
-    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+    assert!(matches!(error, StoreError::UnreadableMessage { .. }), "{error:?}");
+    let message = error.to_string();
+    assert!(
+        message.contains(&format!("sessions delete {}", session.id)) && !message.contains("move it away"),
+        "{message}"
+    );
     assert_eq!(store.messages(session.id, 1, 9).await.unwrap().len(), 1);
 }
 

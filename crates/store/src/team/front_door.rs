@@ -182,9 +182,15 @@ const SELECT_GRANTS: &str = "SELECT g.family, g.client, g.client_name, g.redirec
 
 const WRITING_REFRESH: &str = "writing a refresh token of the team";
 
-/// Returns the time that is `delta` from now, in seconds since 1970.
-fn time_from_now(delta: TimeDelta) -> i64 {
-    now().saturating_add(delta.num_seconds())
+/// Returns the time `delta` after `now`, in seconds since 1970.
+fn after(now: i64, delta: TimeDelta) -> i64 {
+    now.saturating_add(delta.num_seconds())
+}
+
+/// Returns the time in seconds since 1970, by the clock of the database. Grants live by it, because one replica stores
+/// a code and another one takes it: the code lives for a minute, and the clocks of the replicas may be further apart.
+async fn database_now(transaction: &mut Transaction) -> Result<i64, StoreError> {
+    Ok(transaction.now_millis().await? / 1_000)
 }
 
 impl TeamStore {
@@ -203,7 +209,7 @@ impl TeamStore {
             .bind(&client.name)
             .bind(uris)
             .bind(now())
-            .bind(time_from_now(UNUSED_CLIENT_LIFE))
+            .bind(after(now(), UNUSED_CLIENT_LIFE))
             .execute(&mut transaction)
             .await?;
         transaction.commit().await
@@ -254,7 +260,10 @@ impl TeamStore {
         let mark_used = query(
             "UPDATE team_grants SET code_used_at = $1 WHERE code = $2 AND code_used_at IS NULL AND code_ends_at > $1",
         );
-        let marked_rows = self.write(mark_used.bind(now()).bind(&code.0[..]), operation).await?;
+        let mut transaction = self.begin(operation).await?;
+        let now = database_now(&mut transaction).await?;
+        let marked_rows = mark_used.bind(now).bind(&code.0[..]).execute(&mut transaction).await?;
+        transaction.commit().await?;
         let grant = self.grant_where("g.code_used_at IS NOT NULL AND g.code = ", &code).await?;
         Ok(match grant {
             Some(grant) if marked_rows > 0 => CodeUse::Good(Box::new(grant)),
@@ -269,17 +278,22 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn set_first_refresh(&self, family: &str, new: RefreshHash) -> Result<bool, StoreError> {
-        let update = query(
+        let mut transaction = self.begin_durably(WRITING_REFRESH).await?;
+        let now = database_now(&mut transaction).await?;
+        let set_rows = query(
             "UPDATE team_grants SET handle = $1, refresh = $2, renewed_at = $3, \
              ends_at = CASE WHEN ends_for_good_at < $4 THEN ends_for_good_at ELSE $4 END \
              WHERE family = $5 AND handle IS NULL",
         )
         .bind(&new.handle.0[..])
         .bind(&new.token.0[..])
-        .bind(now())
-        .bind(time_from_now(IDLE_GRANT_LIFE))
-        .bind(family);
-        Ok(self.write_durably(update, WRITING_REFRESH).await? > 0)
+        .bind(now)
+        .bind(after(now, IDLE_GRANT_LIFE))
+        .bind(family)
+        .execute(&mut transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(set_rows > 0)
     }
 
     /// Returns the grant of a refresh token: as [`RefreshUse::Good`] if the token is the grant's current token, and as
@@ -312,20 +326,21 @@ impl TeamStore {
         caller: &Caller,
     ) -> Result<bool, StoreError> {
         let mut transaction = self.begin_durably(WRITING_REFRESH).await?;
-        let replaced = query(
+        let now = database_now(&mut transaction).await?;
+        let replaced_rows = query(
             "UPDATE team_grants SET refresh = $1, renewed_at = $2, \
              ends_at = CASE WHEN ends_for_good_at < $3 THEN ends_for_good_at ELSE $3 END \
              WHERE handle = $4 AND refresh = $5 AND ends_at > $2",
         )
         .bind(&new.0[..])
-        .bind(now())
-        .bind(time_from_now(IDLE_GRANT_LIFE))
+        .bind(now)
+        .bind(after(now, IDLE_GRANT_LIFE))
         .bind(&old.handle.0[..])
         .bind(&old.token.0[..])
         .execute(&mut transaction)
         .await?;
         let owner = MemberIdentity { issuer: grant.member.issuer(), subject: grant.member.subject() };
-        if replaced == 0 || insert_token(&mut transaction, owner, access, caller).await?.is_none() {
+        if replaced_rows == 0 || insert_token(&mut transaction, owner, access, caller).await?.is_none() {
             return Ok(false);
         }
         transaction.commit().await?;
@@ -357,6 +372,8 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn grants(&self, filter: GrantFilter<'_>) -> Result<Vec<Grant>, StoreError> {
+        let mut connection = self.read("reading grants of the team").await?;
+        let now = database_now(&mut connection).await?;
         let mut query = QueryBuilder::new(SELECT_GRANTS);
         match filter {
             GrantFilter::OfTenant(tenant) => query.push("m.tenant = ").push_bind(tenant),
@@ -364,9 +381,9 @@ impl TeamStore {
                 query.push("g.issuer = ").push_bind(owner.issuer).push(" AND g.subject = ").push_bind(owner.subject)
             }
         };
-        query.push(" AND g.handle IS NOT NULL AND g.ends_at > ").push_bind(now());
+        query.push(" AND g.handle IS NOT NULL AND g.ends_at > ").push_bind(now);
         query.push(" ORDER BY g.made_at DESC, g.family DESC");
-        let rows: Vec<GrantRow> = query.build().fetch_all(&mut self.read("reading grants of the team").await?).await?;
+        let rows: Vec<GrantRow> = query.build().fetch_all(&mut connection).await?;
         Ok(rows.into_iter().filter_map(GrantRow::into_grant).collect())
     }
 
@@ -385,9 +402,10 @@ impl TeamStore {
 
     /// Returns the valid grant that meets a condition: `condition` is SQL that ends in `= `, and `hash` follows it.
     async fn grant_where(&self, condition: &'static str, hash: &TokenHash) -> Result<Option<Grant>, StoreError> {
-        let mut select = QueryBuilder::new(SELECT_GRANTS);
-        select.push(condition).push_bind(&hash.0[..]).push(" AND g.ends_at > ").push_bind(now());
         let mut connection = self.read("reading a grant of the team").await?;
+        let now = database_now(&mut connection).await?;
+        let mut select = QueryBuilder::new(SELECT_GRANTS);
+        select.push(condition).push_bind(&hash.0[..]).push(" AND g.ends_at > ").push_bind(now);
         let row: Option<GrantRow> = select.build().fetch_optional(&mut connection).await?;
         Ok(row.and_then(GrantRow::into_grant))
     }
@@ -416,7 +434,8 @@ async fn make_room_for_client(transaction: &mut Transaction) -> Result<(), Store
 /// Inserts a grant, and marks the client as used. Removes grants that have ended, and the oldest grants beyond the
 /// limit.
 async fn insert_grant(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Result<(), StoreError> {
-    query("DELETE FROM team_grants WHERE ends_at <= $1").bind(now()).execute(transaction).await?;
+    let now = database_now(transaction).await?;
+    query("DELETE FROM team_grants WHERE ends_at <= $1").bind(now).execute(transaction).await?;
     query(
         "DELETE FROM team_grants WHERE issuer = $1 AND subject = $2 AND family NOT IN (SELECT family \
          FROM team_grants WHERE issuer = $1 AND subject = $2 ORDER BY made_at DESC, family DESC LIMIT $3)",
@@ -440,16 +459,16 @@ async fn insert_grant(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Re
     .bind(grant.resource)
     .bind(grant.scope)
     .bind(&grant.code.0[..])
-    .bind(time_from_now(CODE_LIFE))
-    .bind(now())
+    .bind(after(now, CODE_LIFE))
+    .bind(now)
     // A grant without tokens ends soon; the first refresh token prolongs it.
-    .bind(time_from_now(LATE_CODE_LIFE))
-    .bind(time_from_now(GRANT_LIFE))
+    .bind(after(now, LATE_CODE_LIFE))
+    .bind(after(now, GRANT_LIFE))
     .execute(transaction)
     .await?;
     query("UPDATE team_clients SET used_at = $1, ends_at = $2 WHERE id = $3")
-        .bind(now())
-        .bind(time_from_now(USED_CLIENT_LIFE))
+        .bind(now)
+        .bind(after(now, USED_CLIENT_LIFE))
         .bind(grant.client)
         .execute(transaction)
         .await?;

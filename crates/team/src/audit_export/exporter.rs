@@ -117,8 +117,8 @@ impl LogExport<'_> {
             return Ok(());
         }
         let written = self.write_all().await;
-        // A little less than the time between two rounds, because rounds are not equally long: the next round must not
-        // come too early.
+        // A little less than the time between two rounds. Rounds are not equally long, and one that begins a little
+        // early would otherwise leave this log out.
         let pause = if written.is_ok() { self.exporter.every * 9 / 10 } else { Duration::ZERO };
         let ended = self.store.release_audit_export(&self.exporter.name, pause).await;
         written?;

@@ -93,7 +93,7 @@ impl TenantQuotas {
             usage_of_meters(Holder::of_member(&member.principal), &member.meters, now).collect::<Vec<_>>()
         };
         usage.extend(members.into_iter().flat_map(usage_of_member));
-        // All amounts of a holder have the same name, so the first one tells it.
+        // All stored amounts of a holder have its name, so the first one is enough to know it.
         let mut stored: Vec<_> = counts
             .stored
             .iter()

@@ -299,3 +299,28 @@ async fn a_lease_ends_by_the_clock_of_the_database_whatever_that_of_a_replica_sa
     assert!(matches!(vault.put_under(&lease, b"late").await, Err(VaultError::LeaseLost { .. })));
     assert!(vault.try_lease(Space::Token, "a", minute).await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn a_code_lives_by_the_clock_of_the_database_which_all_replicas_share() {
+    let server = Postgres::start();
+    let _ = connect(&server).await;
+    sqlx::raw_sql(AHEAD).execute(&mut connect_directly(&server).await).await.unwrap();
+    let url = format!("{}?options[search_path]=ahead,pg_catalog,public", server.url());
+    let team = Database::connect(DatabaseSettings::new(url)).await.unwrap().team().await.unwrap();
+    let owner = MemberIdentity { issuer: "i", subject: "ann" };
+    let ann = Principal::new(Kind::Person, "acme", owner.issuer, owner.subject).unwrap();
+    team.put_member(&ann, &by()).await.unwrap();
+    let code = TokenHash::of("code");
+    let (client, client_name, redirect_uri) = ("c-1", "A client", "http://127.0.0.1/back");
+    let (challenge, resource, scope) = ("challenge", "https://tools.example/mcp", "mcp");
+    let grant = NewGrant { owner, client, client_name, redirect_uri, challenge, resource, scope, code };
+    assert!(team.begin_grant(&grant, &by()).await.unwrap());
+    let ends_at: i64 = server.rows("toolrack", Some("*"), "SELECT code_ends_at FROM team_grants").parse().unwrap();
+    let from_here = ends_at - chrono::Utc::now().timestamp();
+    assert!((340..=360).contains(&from_here), "{from_here}");
+    // By the clock of this process, the code would last four more minutes.
+    let _ = server.rows("toolrack", Some("*"), "UPDATE team_grants SET code_ends_at = code_ends_at - 120");
+    assert_eq!(team.take_code(code).await.unwrap(), CodeUse::Unknown);
+    let _ = server.rows("toolrack", Some("*"), "UPDATE team_grants SET code_ends_at = code_ends_at + 120");
+    assert!(matches!(team.take_code(code).await.unwrap(), CodeUse::Good(_)));
+}
