@@ -116,7 +116,7 @@ pub(crate) struct EventLog {
     /// A random number that distinguishes the event numbers of this log from those in the logs of earlier runs of the
     /// daemon and of other worlds.
     run: u32,
-    kept: watch::Sender<RecentEvents>,
+    recent: watch::Sender<RecentEvents>,
     capacity: LogCapacity,
     secrets: Arc<Interpolate>,
 }
@@ -130,7 +130,7 @@ impl fmt::Debug for EventLog {
 impl EventLog {
     /// Creates an empty log, which hides the secrets that `secrets` knows.
     pub(crate) fn new(secrets: Arc<Interpolate>, capacity: LogCapacity) -> Self {
-        Self { run: rand::rng().random(), kept: watch::Sender::default(), capacity, secrets }
+        Self { run: rand::rng().random(), recent: watch::Sender::default(), capacity, secrets }
     }
 
     /// Adds an event for `audience`. Keeps only the name and the time of an event that is not a JSON object, and only a
@@ -149,15 +149,15 @@ impl EventLog {
         if line.len() > MAX_EVENT_BYTES {
             line = json!({ "at": data["at"], "server": data.get("server"), "cut": true }).to_string();
         }
-        self.kept.send_modify(|kept| {
-            let event = LoggedEvent { id: kept.last() + 1, name: name.to_owned(), audience, data: line };
-            kept.add(event, self.capacity);
+        self.recent.send_modify(|recent| {
+            let event = LoggedEvent { id: recent.last() + 1, name: name.to_owned(), audience, data: line };
+            recent.add(event, self.capacity);
         });
     }
 
     /// The number of the last event. 0 if there is none.
     pub(crate) fn newest(&self) -> u64 {
-        self.kept.borrow().last()
+        self.recent.borrow().last()
     }
 
     /// The id of an event as readers get it and send it back: `RUN-NUMBER`.
@@ -180,7 +180,7 @@ impl EventLog {
     /// Returns the events after the event with the number `seen`. `None` stands for a reader of another log, which gets
     /// all events that are kept.
     pub(crate) fn events_after(&self, seen: Option<u64>) -> UnseenEvents {
-        let kept = &self.kept.borrow().events;
+        let kept = &self.recent.borrow().events;
         let first = kept.front().map_or(0, |first| first.id);
         let missed = first.saturating_sub(seen.unwrap_or(0) + 1);
         // The numbers of kept events have no gaps, so numbers say how many events to skip.
@@ -191,7 +191,7 @@ impl EventLog {
 
     /// Returns a receiver that notices each new event.
     pub(crate) fn watch(&self) -> watch::Receiver<RecentEvents> {
-        self.kept.subscribe()
+        self.recent.subscribe()
     }
 }
 
@@ -254,7 +254,7 @@ mod tests {
         (0..10).for_each(|_| log.add("a", Audience::All, &long));
         let unseen = log.events_after(Some(0));
         assert_eq!((ids(&unseen), unseen.missed), (vec![7, 8, 9, 10], Some(6)));
-        let kept = log.kept.borrow();
+        let kept = log.recent.borrow();
         assert_eq!(kept.bytes, kept.events.iter().map(|event| event.data.len()).sum::<usize>());
     }
 

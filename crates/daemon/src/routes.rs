@@ -1,4 +1,5 @@
-//! Builds routes, each with the right that it needs and the world that answers members.
+//! Builds routes, each with the right that it needs and the world that answers members. A world is a host with its
+//! configuration, questions and events: a tenant of a team has one, and so has each member with servers of their own.
 //!
 //! A route is declared with [`Routes::with`], which demands both; there is no other way to declare a route.
 

@@ -1,4 +1,7 @@
 //! Starts, serves and ends the daemon: its address, its routes, and its shutdown.
+//!
+//! A world is a host with its configuration, questions and events. The daemon has a world of its own, and others begin
+//! with the first request to them: those of agents, of the tenants of a team and their members, and of sessions.
 
 mod connections;
 mod local;

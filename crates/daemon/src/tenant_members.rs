@@ -86,9 +86,9 @@ impl TenantMembers {
     /// Lets the world of `member` answer.
     async fn answer(&self, member: &Principal, request: Request) -> Response {
         let (key, current_world) = (member.key(), world_id(member));
-        // A member has another world for each role and each set of groups, because it may have other servers. A world of
-        // an earlier role ends here. One that is in use stays: two tokens of a member can have different groups, such as
-        // the groups of the last sign-in and those that an access token of the issuer names.
+        // A member has a world for each role and each set of groups, because it may have other servers. That of an
+        // earlier role ends here. One that is in use stays: two tokens of a member can have different groups, such as
+        // those of the last sign-in, and those that an access token of the issuer names.
         self.worlds.stop_unused_where(|id| is_world_of(id, &key) && id != current_world);
         self.worlds.answer(&current_world, request).await
     }

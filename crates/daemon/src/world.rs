@@ -258,7 +258,7 @@ impl World {
         let log = Arc::new(EventLog::new(Arc::clone(&secrets), kind.event_log_capacity()));
         questions.set_log(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(MAX_WAITING_ORDERS);
-        let (events, counters_sender) = (host.events(), tally::CountersSender::default());
+        let events = host.events();
         let weak_base = base.map(Arc::downgrade).unwrap_or_default();
         // Subscribe before copying the configuration of the base, so that no change goes unnoticed.
         let base = base.map(|base| BaseWorld { applied: base.applied_changes(), world: Arc::clone(base) });
@@ -276,7 +276,7 @@ impl World {
             vault,
             questions,
             log,
-            tally: Tally::of(&counters_sender),
+            tally: Tally::default(),
             findings_cache: FindingsCache::default(),
             quotas,
             models,
@@ -302,7 +302,7 @@ impl World {
             stopped_servers: ArcSwap::default(),
             orders,
         });
-        tasks.spawn(tally::listen(Arc::clone(&world), events, counters_sender));
+        tasks.spawn(tally::listen(Arc::clone(&world), events));
         // Agents and members share the store of the machine or of their tenant.
         if base.is_none() && world.request.agent.is_none() {
             tasks.spawn(retention::run(Arc::clone(&world)));

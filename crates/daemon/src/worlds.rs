@@ -366,15 +366,15 @@ impl Worlds {
 
     /// Runs a world from its beginning to its end, and moves it through its phases.
     async fn run(self: Arc<Self>, id: String, member: Option<Principal>, on_demand: Arc<OnDemandWorld>) {
-        let made = match (self.common.make)(id.clone(), member).await {
-            Ok(made) => made,
+        let world_parts = match (self.common.make)(id.clone(), member).await {
+            Ok(world_parts) => world_parts,
             Err(why) => {
                 self.running.lock().remove(&id);
                 on_demand.phase.send_replace(Phase::Failed(why));
                 return;
             }
         };
-        let WorldParts { parts, make_agent_world, make_member_world, make_session_world, after_end } = made;
+        let WorldParts { parts, make_agent_world, make_member_world, make_session_world, after_end } = world_parts;
         if let Some(log) = &self.common.log {
             parts.questions.log_to_daemon(&id, Arc::clone(log));
         }

@@ -71,7 +71,10 @@ fn text() -> Value {
 
 #[test]
 fn a_standing_answer_of_a_member_covers_no_call_of_another_member() {
-    let team = team();
+    // Because of `each`, the session of a client has a host of its own, which remembers the answers of its client.
+    let mut each = fake(&[]);
+    each["share"] = "session".into();
+    let team = Team::with_settings(ASKS, |_| vec![("shared", fake(&[])), ("mine", personal()), ("each", each.clone())]);
     let [ann, bob, eve] = tokens(&team, [("ann", "user"), ("bob", "user"), ("eve", "operator")]);
     let clients = [&ann, &bob].map(|token| Client::connect(&team, token, json!({ "elicitation": {} })));
     for (client, decision) in clients.iter().zip(["always_server", "allow_session"]) {

@@ -191,3 +191,24 @@ fn a_member_with_own_servers_gets_each_event_of_a_shared_server_once() {
         assert_eq!((failed.contains("exit status 3"), failed.contains(WORDS)), (true, role == "operator"), "{failed}");
     }
 }
+
+#[test]
+fn calls_of_members_with_own_servers_count_for_their_tenant() {
+    let mut own = fake(&[]);
+    own["share"] = "user".into();
+    let team = Team::with(|_| vec![("shared", fake(&[])), ("own", own.clone())]);
+    let [ann, eve] = [("ann", "user"), ("eve", "operator")].map(|(name, role)| team.token(name, "acme", role).0);
+    for tool in ["shared/echo", "own/echo"] {
+        let call = json!({ "tool": tool, "arguments": { "text": "x" } }).to_string();
+        assert_eq!(team.ask("POST", "/api/v1/calls", &ann, &call).0, 200);
+    }
+    let counted = |server: &str| format!("toolrack_calls_total{{server=\"{server}\",outcome=\"ok\"}} 1");
+    let started = Instant::now();
+    loop {
+        let (_, metrics) = team.ask("GET", "/metrics", &eve, "");
+        if ["shared", "own"].iter().all(|server| metrics.contains(&counted(server))) {
+            return;
+        }
+        assert!(started.elapsed() < SOON, "{metrics}");
+    }
+}

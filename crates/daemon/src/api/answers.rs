@@ -1,8 +1,10 @@
 //! Standing answers: answers of users that let further calls run without a question, always or until the daemon ends.
 
+use std::iter;
+
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
-use toolrack_host::{Caller, Principal, SessionAnswer};
+use toolrack_host::{Caller, Host, Principal, SessionAnswer};
 use toolrack_store::{OwnerFilter, StandingAnswer};
 use utoipa::{IntoParams, ToSchema};
 
@@ -37,6 +39,14 @@ fn owner_filter(caller: &Caller) -> OwnerFilter<'_> {
     if Right::Operate.is_held_by(caller.principal()) { OwnerFilter::All } else { OwnerFilter::Of(caller.principal()) }
 }
 
+/// The hosts that remember the answers until the daemon ends: that of this world, and those of the sessions of its user,
+/// which have worlds of their own for the servers that run once for each session.
+fn remembering_hosts(world: &World) -> Vec<Host> {
+    let session_worlds = world.session_worlds.get().map(|running| running()).unwrap_or_default();
+    let hosts_of_sessions = session_worlds.iter().map(|session_world| session_world.host.clone());
+    iter::once(world.host.clone()).chain(hosts_of_sessions).collect()
+}
+
 /// Whether `caller` sees and takes back this answer, which is valid until the daemon ends.
 fn may_take_back(answer: &SessionAnswer, caller: &Caller) -> bool {
     let is_same = |principal: &Principal| principal.is_same(caller.principal());
@@ -62,7 +72,8 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Ans
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let mut answers = store.answers(owner_filter(&caller)).await?;
     answers.retain(|answer| may_read(answer, &world, caller.principal()));
-    let session_answers = world.host.session_answers().into_iter().filter(|answer| may_take_back(answer, &caller));
+    let hosts = remembering_hosts(&world);
+    let session_answers = hosts.iter().flat_map(Host::session_answers).filter(|answer| may_take_back(answer, &caller));
     let answers = answers.into_iter().map(ShownAnswer::from).chain(session_answers.map(ShownAnswer::from));
     Ok(Json(StandingAnswers { answers: answers.collect() }))
 }
@@ -85,5 +96,7 @@ pub(super) async fn forget(
             && query.tool.as_deref().is_none_or(|tool| tool == answer.tool)
             && may_take_back(answer, &caller)
     };
-    Ok(Json(ForgottenAnswers { forgotten: forgotten + world.host.forget_session_answers(is_selected) }))
+    let hosts = remembering_hosts(&world);
+    let until_end: usize = hosts.iter().map(|host| host.forget_session_answers(&is_selected)).sum();
+    Ok(Json(ForgottenAnswers { forgotten: forgotten + until_end }))
 }

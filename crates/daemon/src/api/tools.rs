@@ -1,4 +1,4 @@
-//! Lists and searches the catalog: the tools of all servers.
+//! Lists and searches the catalog, which is the immutable list of the tools of all servers: a change makes a new one.
 
 use std::sync::Arc;
 

@@ -206,7 +206,7 @@ async fn make_agent(world: &World, chosen: ChosenModel, selection: Selection) ->
     world.host.settled_within(FIRST_LIST_TIMEOUT).await;
     let context_tokens = chosen.model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
     let budget = Budget { context_tokens, max_tools: chosen.model.wire().max_tools(), ..Budget::default() };
-    let (host, shown) = match world.host.catalog().offer(&budget, &selection) {
+    let (host, shown_tools) = match world.host.catalog().offer(&budget, &selection) {
         Offer::All => (world.host.clone(), selection.clone()),
         Offer::Discovery => {
             let discovery = discovery_name(&world.loaded().desired);
@@ -215,7 +215,7 @@ async fn make_agent(world: &World, chosen: ChosenModel, selection: Selection) ->
         }
     };
     let mut agent = Agent::new(chosen.model, host);
-    agent.selection = Arc::new(shown);
+    agent.selection = Arc::new(shown_tools);
     agent.findable = Some(Arc::new(selection));
     agent.conceal = Some(concealer(world));
     agent.max_tokens = chosen.max_tokens;

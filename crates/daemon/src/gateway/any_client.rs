@@ -1,4 +1,5 @@
-//! The asker of a host whose clients connect only later. An asker sends the questions of servers to a user.
+//! The asker of a host whose clients connect only later, through a gateway (one MCP server in front of all others). An
+//! asker sends the questions of servers to a user.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The question whether a call may run, as a form that a client can show.
+//! The question whether a call may run, as a form that a client can show: MCP itself has no request for approvals.
 
 use serde_json::{Map, Value, json};
 use toolrack_host::{

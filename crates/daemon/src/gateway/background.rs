@@ -1,5 +1,5 @@
-//! Runs the background task of a gateway: it passes events of the host on to clients, and ends idle sessions and
-//! abandoned calls.
+//! Runs the background task of a gateway (one MCP server in front of all others): it passes events of the host on to
+//! clients, and ends idle sessions and abandoned calls.
 
 use std::{
     sync::{Arc, Weak},

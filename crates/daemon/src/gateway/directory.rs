@@ -1,10 +1,10 @@
 //! Lists the prompts and resources of all servers, under unique names.
 //!
 //! A prompt gets its name as a tool does: the name depends on nothing but the pair (server, prompt). A resource keeps
-//! its URI, because results and definitions, which the gateway forwards unchanged, contain links to it. Only a URI that
-//! several servers list gets another form, `toolrack://SERVER/URI` for each of these servers. Clients may use that form
-//! for every resource. So no server can replace a resource of another server: at worst, clients need the long form for
-//! both.
+//! its URI, because results and definitions contain links to it, and the gateway forwards those unchanged. Only a URI
+//! that several servers list gets a long form, `toolrack://SERVER/URI`, for each of these servers. Clients may use the
+//! long form for every resource. So no server can replace a resource of another server: at worst, clients need the long
+//! form for both.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -57,8 +57,8 @@ enum Work {
     Ended,
 }
 
-/// Returns the key of a question that is asked together with `questions`: the name that its server gave to it, if that is
-/// free.
+/// Returns the key of a question that is asked together with `questions`: the name that its server gave to it, if that
+/// is free.
 fn free_name<T>(name: Option<String>, questions: &BTreeMap<String, T>) -> String {
     let numbered = (questions.len() + 1..).map(|number| format!("question-{number}"));
     // One of the numbered names is free.
@@ -121,7 +121,7 @@ impl Exchange {
     /// message: after it, this never returns.
     pub(super) async fn next(&mut self) -> Outgoing {
         loop {
-            let out = match &mut self.work {
+            let outgoing = match &mut self.work {
                 Work::Call(running) => match self.gateway.0.stop.run_until_cancelled(running.call.next()).await {
                     Some(Step::Update(Update::Progress(progress))) => self.progress(&progress),
                     Some(Step::Update(Update::Question(question))) => self.question(question),
@@ -140,8 +140,8 @@ impl Exchange {
                 Work::Listen { .. } => Some(self.next_news().await),
                 Work::Ended => std::future::pending().await,
             };
-            if let Some(out) = out {
-                return out;
+            if let Some(outgoing) = outgoing {
+                return outgoing;
             }
         }
     }
@@ -157,12 +157,12 @@ impl Exchange {
         if let Some(message) = &progress.message {
             params["message"] = json!(message);
         }
-        let rest = params.to_string();
+        let fields = params.to_string();
         // The token is copied as the client wrote it, because parsing could change a large number. It is written in
         // front of the other fields, in place of their opening brace.
-        let rest = rest.strip_prefix('{').unwrap_or_default();
+        let fields = fields.strip_prefix('{').unwrap_or_default();
         let text = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},{rest}}}"#,
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},{fields}}}"#,
             token.get()
         );
         Some(Outgoing::Message(text.into()))

@@ -1,5 +1,5 @@
-//! Keeps what the gateway remembers of clients between their requests: sessions, and parked calls (calls that wait for
-//! their client to return with answers).
+//! Keeps what the gateway (one MCP server in front of all others) remembers of clients between their requests:
+//! sessions, and parked calls (calls that wait for their client to return with answers).
 
 use std::{sync::Arc, time::Duration};
 

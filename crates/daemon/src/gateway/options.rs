@@ -1,4 +1,4 @@
-//! Options of a gateway.
+//! Options of a gateway, which is one MCP server in front of all others.
 
 use std::{sync::Arc, time::Duration};
 

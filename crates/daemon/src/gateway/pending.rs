@@ -1,5 +1,5 @@
-//! A call under way: a future, with its progress and its questions. The task that polls the call drives it; dropping
-//! the call cancels it.
+//! A call under way: a future, with its progress and its questions to the client. It has no task of its own: the task
+//! that waits for it polls it, and dropping it cancels the call at the server.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;

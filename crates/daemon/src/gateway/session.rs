@@ -1,5 +1,6 @@
-//! Sessions of clients that speak 2025-11-25 or older: a session begins with `initialize`. A client over stdio has a
-//! session in either era, for the state of its connection.
+//! Sessions of MCP clients in the gateway, which is one server in front of all others. A client that speaks 2025-11-25
+//! or older (the legacy era) begins a session with `initialize`. A client over stdio has a session in either era, for
+//! the state of its connection.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},

@@ -101,9 +101,9 @@ impl Connection<'_> {
                 has_line = next_line(&mut reader, &mut line, limit) => {
                     if !has_line? {
                         // A client that sends all its requests and closes its end still gets its answers.
-                        let rest = async { while requests.next().await.is_some() {} };
+                        let all_answered = async { while requests.next().await.is_some() {} };
                         // Requests that take longer are cancelled when `requests` is dropped.
-                        let _ = timeout(CLOSE_TIMEOUT, rest).await;
+                        let _ = timeout(CLOSE_TIMEOUT, all_answered).await;
                         return Ok(());
                     }
                     let body = Bytes::from(std::mem::take(&mut line));

@@ -1,4 +1,5 @@
-//! The resources that one client is subscribed to, under the names that the client uses for them.
+//! The resources that one client of the gateway is subscribed to, under the names that the client uses for them. Such a
+//! name is the URI at the server, or `toolrack://SERVER/URI` if several servers have that URI.
 
 use std::collections::BTreeMap;
 

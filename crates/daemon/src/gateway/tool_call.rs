@@ -1,4 +1,5 @@
-//! Runs calls of tools at the host, and makes their outcomes for clients.
+//! Runs calls of tools at the host, which has the servers and their tools (its catalog), and makes the outcomes for
+//! clients. The outcome depends on the era of the client: 2026-07-28, or 2025-11-25 and older.
 
 use std::sync::Arc;
 

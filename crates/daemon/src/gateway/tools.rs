@@ -1,4 +1,5 @@
-//! Writes tools as clients list them, and results as clients get them.
+//! Writes the tools of the catalog (the immutable list of the tools of all servers) as clients list them, and results
+//! as clients get them.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::IgnoredAny};

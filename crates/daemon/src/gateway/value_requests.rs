@@ -1,5 +1,6 @@
 //! Asks members for the values that servers need from them: the gateway directs the member to the page on which they
-//! give the value. The value never passes through the client.
+//! give the value. The value never passes through the client. A client of either era (2026-07-28, or 2025-11-25 and
+//! older) can lead its user to a page; for others, the result names the page.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

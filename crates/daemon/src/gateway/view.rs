@@ -1,5 +1,6 @@
-//! The view of a client: which tools it sees. The gateway, the client's query and the client's profile each select
-//! tools; the client sees the tools that all of them select.
+//! The view of a client of the gateway (one MCP server in front of all others): which tools of the catalog it sees. The
+//! catalog is the immutable list of the tools of all servers; a change makes a new one. The gateway, the client's query
+//! and the client's profile each select tools; the client sees the tools that all of them select.
 
 use std::{
     borrow::Cow,
@@ -241,8 +242,8 @@ impl Views {
         }
         let profile = profile.or_else(|| self.default_view.profile.clone());
         let view = View::new(params, selections, profile);
-        self.views.rcu(|kept| {
-            let newest = &kept[kept.len().saturating_sub(MAX_VIEWS - 1)..];
+        self.views.rcu(|views| {
+            let newest = &views[views.len().saturating_sub(MAX_VIEWS - 1)..];
             newest.iter().chain([&view]).cloned().collect::<Vec<_>>()
         });
         Ok(view)

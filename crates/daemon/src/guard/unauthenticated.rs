@@ -1,4 +1,5 @@
-//! Connections that have not shown a valid token yet. Once a connection has shown such a token, it is *known*.
+//! Connections that have not shown a valid token yet. Once a connection has shown such a token, it is *known*, and
+//! counts as a connection of the principal (the user or service) whom the token proves.
 
 use std::{collections::BTreeMap, ops::Deref, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Standing answers.
+//! Standing answers: what users allowed for more than one call.
 
 use chrono::DateTime;
 use serde::Serialize;

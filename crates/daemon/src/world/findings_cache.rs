@@ -1,4 +1,5 @@
-//! The findings in the definitions of tools, computed once for each catalog.
+//! The findings in the definitions of tools: parts at which a user should look. They are computed once for each catalog
+//! (the immutable list of the tools of all servers; a change makes a new one).
 
 use std::sync::Arc;
 

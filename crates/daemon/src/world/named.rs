@@ -1,4 +1,5 @@
-//! Finds running work by the names that callers gave it.
+//! Finds running work by the names that callers gave it. Work is a call of a tool, or a turn of a conversation (a
+//! message of a user, and all that a model does until it has answered).
 
 use std::collections::HashMap;
 

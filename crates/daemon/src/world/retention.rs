@@ -1,4 +1,5 @@
-//! Deletes the conversations that `[sessions]` no longer keeps, while the daemon runs.
+//! Deletes the conversations that `[sessions]` of the configuration no longer keeps, while their world runs (the host
+//! with that configuration).
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,6 @@
-//! Counts the calls in a world (a host with its configuration), from the host's events.
+//! Counts the calls in a world (a host with its configuration), from the host's events. The world of a member or of a
+//! session borrows servers from another world, such as that of the tenant. Its calls count in that world as well,
+//! because the metrics of a tenant are about all of its members.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,8 +32,11 @@ const MINUTE: Duration = Duration::from_secs(60);
 const MAX_PER_MINUTE: usize = 100_000;
 
 /// The maximum number of pairs of a server and a [`CallEnd`] that are counted separately. Calls of further pairs are
-/// counted together, under the name `(others)`.
+/// counted together, under the name [`OTHERS`].
 const MAX_COUNTS: usize = 1_000;
+
+/// In place of the name of a server: servers beyond [`MAX_COUNTS`], and those that members have added for themselves.
+const OTHERS: &str = "(others)";
 
 /// Calls of one server that ended in one way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,16 +59,13 @@ pub(crate) struct EndedCall {
     pub(crate) principal: Principal,
 }
 
-/// The counts, for all code that reads them.
-#[derive(Debug)]
-pub(crate) struct Tally(watch::Receiver<CallCounters>);
-
-/// The counts, for the one task that changes them: see [`listen`].
-pub(super) type CountersSender = watch::Sender<CallCounters>;
+/// The counts of a world. Only a cell: no task waits for a change.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(watch::Sender<CallCounters>);
 
 /// What is counted.
 #[derive(Debug, Default)]
-pub(super) struct CallCounters {
+struct CallCounters {
     /// The counts, by the name of the server and the word of [`CallEnd`].
     by_server: BTreeMap<(String, &'static str), CallCount>,
     /// How many calls were not allowed.
@@ -79,8 +81,8 @@ pub(super) struct CallCounters {
 }
 
 impl Tally {
-    pub(super) fn of(counters_sender: &CountersSender) -> Self {
-        Self(counters_sender.subscribe())
+    fn change(&self, change: impl FnOnce(&mut CallCounters)) {
+        self.0.send_modify(change);
     }
 
     /// The counts by the name of the server and the word of [`CallEnd`].
@@ -145,18 +147,24 @@ impl CallCounters {
         }
     }
 
-    fn add(&mut self, ended: EndedCall) {
-        let mut key = (ended.server.clone(), ended.end.word());
+    /// Counts a call of `server`.
+    fn count(&mut self, server: &str, end: CallEnd, duration: Duration) {
+        let mut key = (server.to_owned(), end.word());
         if !self.by_server.contains_key(&key) && self.by_server.len() >= MAX_COUNTS {
-            key.0 = "(others)".to_owned();
+            key.0 = OTHERS.to_owned();
         }
         let count = self.by_server.entry(key).or_default();
         count.calls += 1;
-        count.time += ended.duration;
+        count.time += duration;
         self.end_times.drain(..self.end_times.partition_point(is_old));
         if self.end_times.len() < MAX_PER_MINUTE {
             self.end_times.push_back(Instant::now());
         }
+    }
+
+    /// Counts a call, and remembers it among the last ones.
+    fn add(&mut self, ended: EndedCall) {
+        self.count(&ended.server, ended.end, ended.duration);
         if self.recent.len() == MAX_RECENT_CALLS {
             self.recent.pop_front();
         }
@@ -165,16 +173,16 @@ impl CallCounters {
 }
 
 /// Counts and logs the host's events, until the world ends.
-pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Event>, counters_sender: CountersSender) {
+pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Event>) {
     loop {
         let event = tokio::select! {
             () = world.ending.cancelled() => return,
             event = events.recv() => event,
         };
         match event {
-            Ok(event) => record_event(&world, &counters_sender, event),
+            Ok(event) => record_event(&world, event),
             Err(RecvError::Lagged(lost)) => {
-                counters_sender.send_modify(|counters| counters.lost += lost);
+                world.tally.change(|counters| counters.lost += lost);
                 world.log.add("missed", Audience::All, &json!({ "count": lost }));
             }
             Err(RecvError::Closed) => return,
@@ -226,19 +234,48 @@ fn log_event(world: &World, event: &Event) {
 }
 
 /// Adds an event to the event log of the world, and counts it.
-fn record_event(world: &World, counters_sender: &CountersSender, event: Event) {
+fn record_event(world: &World, event: Event) {
     log_event(world, &event);
     match event {
         Event::ToolCompleted { call, server, tool, outcome: end, duration, .. } => {
             let (server, principal) = (server.to_string(), call.principal);
             let ended = EndedCall { server, tool, end, duration, at: Utc::now(), principal };
-            counters_sender.send_modify(|counters| counters.add(ended));
+            count_call(world, ended);
         }
         Event::McpServerState { server, state, .. } => {
-            counters_sender.send_modify(|counters| counters.record_state(&server, &state))
+            world.tally.change(|counters| counters.record_state(&server, &state));
         }
-        Event::ToolDenied { .. } => counters_sender.send_modify(|counters| counters.denied += 1),
+        Event::ToolDenied { .. } => count_denied(world),
         _ => {}
+    }
+}
+
+/// Counts a call in the world in which it was made, and in the worlds that lend servers to that world. These do not
+/// learn the name of a server that they do not have, because a member has added it for themselves.
+fn count_call(world: &World, ended: EndedCall) {
+    if let Some(base) = world.base.upgrade() {
+        if base.loaded.load().desired.contains_key(ended.server.as_str()) {
+            count_call(&base, ended.clone());
+        } else {
+            count_unnamed(&base, &ended);
+        }
+    }
+    world.tally.change(|counters| counters.add(ended));
+}
+
+/// Counts a call of a server that a member has added, in this world and in those that lend servers to it.
+fn count_unnamed(world: &World, ended: &EndedCall) {
+    world.tally.change(|counters| counters.count(OTHERS, ended.end, ended.duration));
+    if let Some(base) = world.base.upgrade() {
+        count_unnamed(&base, ended);
+    }
+}
+
+/// Counts a call that was not allowed, in the same worlds as [`count_call`].
+fn count_denied(world: &World) {
+    world.tally.change(|counters| counters.denied += 1);
+    if let Some(base) = world.base.upgrade() {
+        count_denied(&base);
     }
 }
 
@@ -249,25 +286,18 @@ mod tests {
 
     use super::*;
 
-    fn tally() -> (CountersSender, Tally) {
-        let counters_sender = CountersSender::default();
-        let tally = Tally::of(&counters_sender);
-        (counters_sender, tally)
+    fn add(tally: &Tally, server: &str, end: CallEnd, ms: u64) {
+        add_of(tally, server, end, ms, Principal::LOCAL);
     }
 
-    fn add(counters_sender: &CountersSender, server: &str, end: CallEnd, ms: u64) {
-        add_of(counters_sender, server, end, ms, Principal::LOCAL);
-    }
-
-    fn add_of(counters_sender: &CountersSender, server: &str, end: CallEnd, ms: u64, principal: Principal) {
+    fn add_of(tally: &Tally, server: &str, end: CallEnd, ms: u64, principal: Principal) {
         let (server, tool, duration) = (server.to_owned(), "tool".to_owned(), Duration::from_millis(ms));
-        counters_sender
-            .send_modify(|counters| counters.add(EndedCall { server, tool, end, duration, at: Utc::now(), principal }));
+        tally.change(|counters| counters.add(EndedCall { server, tool, end, duration, at: Utc::now(), principal }));
     }
 
     #[test]
     fn calls_are_counted_by_server_and_end_and_a_cancelled_one_does_not_count_as_failed() {
-        let (counters_sender, tally) = tally();
+        let tally = Tally::default();
         for (server, end) in [
             ("git", CallEnd::Ok),
             ("git", CallEnd::Ok),
@@ -275,7 +305,7 @@ mod tests {
             ("db", CallEnd::Failed),
             ("db", CallEnd::Cancelled),
         ] {
-            add(&counters_sender, server, end, 10);
+            add(&tally, server, end, 10);
         }
         assert_eq!(tally.totals(), (5, 2));
         let by_server = tally.by_server();
@@ -285,24 +315,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_calls_of_the_last_minute_count_for_the_rate() {
-        let (counters_sender, tally) = tally();
-        add(&counters_sender, "git", CallEnd::Ok, 1);
+        let tally = Tally::default();
+        add(&tally, "git", CallEnd::Ok, 1);
         advance(Duration::from_secs(40)).await;
-        add(&counters_sender, "git", CallEnd::Ok, 1);
+        add(&tally, "git", CallEnd::Ok, 1);
         assert_eq!(tally.calls_in_last_minute(), 2);
         advance(Duration::from_secs(21)).await;
         assert_eq!(tally.calls_in_last_minute(), 1, "the first call is too old, although no new call has ended");
         advance(MINUTE).await;
         assert_eq!((tally.calls_in_last_minute(), tally.totals().0), (0, 2));
-        add(&counters_sender, "git", CallEnd::Ok, 1);
-        assert_eq!(counters_sender.borrow().end_times.len(), 1, "the calls before are forgotten");
+        add(&tally, "git", CallEnd::Ok, 1);
+        assert_eq!(tally.0.borrow().end_times.len(), 1, "the calls before are forgotten");
     }
 
     #[test]
     fn the_last_calls_are_listed_with_the_newest_first_and_up_to_the_bound() {
-        let (counters_sender, tally) = tally();
+        let tally = Tally::default();
         for number in 0..MAX_RECENT_CALLS + 5 {
-            add(&counters_sender, &format!("s{number}"), CallEnd::Ok, 1);
+            add(&tally, &format!("s{number}"), CallEnd::Ok, 1);
         }
         let recent = tally.recent_calls(&Principal::LOCAL);
         assert_eq!(
@@ -313,10 +343,10 @@ mod tests {
 
     #[test]
     fn a_member_sees_their_own_last_calls_and_an_operator_those_of_all() {
-        let (counters_sender, tally) = tally();
+        let tally = Tally::default();
         let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
-        add_of(&counters_sender, "git", CallEnd::Ok, 1, person("ann"));
-        add_of(&counters_sender, "db", CallEnd::Ok, 1, person("bob").with_role(Role::Operator));
+        add_of(&tally, "git", CallEnd::Ok, 1, person("ann"));
+        add_of(&tally, "db", CallEnd::Ok, 1, person("bob").with_role(Role::Operator));
         let seen =
             |reader: &Principal| tally.recent_calls(reader).into_iter().map(|one| one.server).collect::<Vec<_>>();
         assert_eq!(seen(&person("ann").with_role(Role::Viewer)), ["git"]);
@@ -326,11 +356,11 @@ mod tests {
 
     #[test]
     fn servers_beyond_the_bound_are_counted_together() {
-        let (counters_sender, tally) = tally();
+        let tally = Tally::default();
         for number in 0..MAX_COUNTS + 7 {
-            add(&counters_sender, &format!("s{number}"), CallEnd::Ok, 1);
+            add(&tally, &format!("s{number}"), CallEnd::Ok, 1);
         }
-        add(&counters_sender, "s0", CallEnd::Ok, 1);
+        add(&tally, "s0", CallEnd::Ok, 1);
         let by_server = tally.by_server();
         assert_eq!(by_server.len(), MAX_COUNTS + 1);
         assert_eq!(by_server[&("(others)".to_owned(), CallEnd::Ok.word())].calls, 7);
@@ -344,15 +374,15 @@ mod tests {
 
     #[test]
     fn the_time_of_the_next_try_is_known_until_the_state_changes() {
-        let (counters_sender, tally) = tally();
+        let tally = Tally::default();
         let server = ServerName::new("git").unwrap();
         let reconnecting =
             State::Reconnecting { attempt: 3, attempts: 3, in_ms: 60_000, error: "gone".to_owned().into() };
-        counters_sender.send_modify(|counters| counters.record_state(&server, &reconnecting));
+        tally.change(|counters| counters.record_state(&server, &reconnecting));
         let at = tally.retry_at("git").unwrap();
         assert!(at > Utc::now() + Duration::from_secs(50) && at <= Utc::now() + Duration::from_secs(60));
         assert_eq!(tally.retry_at("db"), None);
-        counters_sender.send_modify(|counters| counters.record_state(&server, &State::Connecting));
+        tally.change(|counters| counters.record_state(&server, &State::Connecting));
         assert_eq!(tally.retry_at("git"), None);
     }
 }

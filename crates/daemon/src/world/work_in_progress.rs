@@ -1,5 +1,6 @@
-//! Keeps the work under way in a world (a host with its configuration): calls and turns by the names that callers gave
-//! them, so that callers can cancel them, and sign-ins by their servers.
+//! Keeps the work under way in a world (a host with its configuration). Callers can cancel calls and turns by the names
+//! that they gave them; a turn is a message of a user, and all that a model does until it has answered. Sign-ins are
+//! kept by their servers.
 
 use std::sync::Arc;
 

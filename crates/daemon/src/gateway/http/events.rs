@@ -1,5 +1,5 @@
-//! Makes answers that are event streams. A request gets such a stream if there is something to send before its answer.
-//! The standing stream of a session answers a GET, and stays open for notifications.
+//! Makes answers of the gateway that are event streams. A request gets such a stream if there is something to send
+//! before its answer. The standing stream of a session answers a GET, and stays open for notifications.
 
 use std::{sync::Arc, time::Duration};
 
