@@ -6,7 +6,7 @@ use toolrack_host::ask::AskRefused;
 
 use crate::{
     message::{Message, Role},
-    model::{Model, ModelError, Request, Stop},
+    model::{Model, ModelError, ModelErrorKind, Request, Stop},
 };
 
 /// The maximum number of tokens of one answer, even if a server asks for more.
@@ -109,7 +109,13 @@ impl Sampling {
             temperature: self.temperature,
             ..Request::new(&self.messages)
         };
-        let reply = model.complete(request).await?;
+        let reply = match model.complete(request.clone()).await {
+            // Models that think often take no temperature. It is a wish of the server: an answer matters more.
+            Err(error) if self.temperature.is_some() && refuses_temperature(&error) => {
+                model.complete(Request { temperature: None, ..request }).await?
+            }
+            answered => answered?,
+        };
         let mut text = reply.message.content;
         let end = self.stop_sequences.iter().filter_map(|stop| text.find(stop.as_str())).min();
         if let Some(end) = end {
@@ -119,6 +125,11 @@ impl Sampling {
         let content = json!({"type": "text", "text": text});
         Ok(json!({"role": "assistant", "content": content, "model": model.name(), "stopReason": reason}))
     }
+}
+
+/// Returns whether the provider refused the request because of its temperature.
+fn refuses_temperature(error: &ModelError) -> bool {
+    matches!(&error.kind, ModelErrorKind::Refused { message, .. } if message.to_lowercase().contains("temperature"))
 }
 
 /// Reads one message, whose content is a text or a list of texts.
@@ -186,6 +197,18 @@ mod tests {
         let texts: Vec<_> = request.messages.iter().map(|message| (message.role, message.content.as_str())).collect();
         assert_eq!(texts, [(Role::User, "hello"), (Role::Assistant, "hi"), (Role::User, "who?")]);
         assert_eq!((request.system.as_deref(), request.tools.is_none()), (Some("Be short."), true));
+    }
+
+    #[test]
+    fn a_model_that_takes_no_temperature_is_asked_without_one() {
+        let message = "Unsupported parameter: 'temperature' is not supported with this model.".to_owned();
+        let refused = ModelErrorKind::Refused { status: 400, message };
+        for (temperature, requests) in [(json!(0.5), 2), (Value::Null, 1)] {
+            let model = Scripted::new().fail(refused.clone()).say("Ada.").recording();
+            let params = json!({"messages": [text_result("who?")], "temperature": temperature});
+            let answered = block_on(Sampling::read(&params).unwrap().answer(&model));
+            assert_eq!((answered.is_ok(), model.requests().len()), (requests == 2, requests));
+        }
     }
 
     #[test]

@@ -130,7 +130,8 @@ pub enum End {
     Answered,
     /// The last message is an answer that the provider cut off at the maximum number of tokens.
     Cut,
-    /// The model or its provider refused; the last message has the words of the refusal, if there are any.
+    /// The model or its provider refused. The model's last message has the words of the refusal, if there are any; calls
+    /// in it were not made.
     Refused,
     /// The last message is what there is of an answer that the provider ended for this reason, as the provider named
     /// it, such as an error.
@@ -318,6 +319,7 @@ impl Turn {
             (Some(sum), Some(cost)) => Some(sum + cost),
             (sum, cost) => sum.or(cost),
         };
+        let is_refused = reply.stop == Stop::Refusal;
         let calls = reply.message.calls().to_vec();
         self.messages.push(reply.message);
         if calls.is_empty() {
@@ -330,11 +332,14 @@ impl Turn {
             return;
         }
         let pending = calls.into_iter().map(|call| {
-            let result = self.rejection(&call);
+            let result = if is_refused { Some(ToolResult::error(REFUSED)) } else { self.rejection(&call) };
             Pending { call, result, send_state: SendState::default() }
         });
         self.state.step = Step::Tools(pending.collect());
         self.append_results();
+        if is_refused {
+            self.state.step = Step::Done(End::Refused);
+        }
     }
 
     /// Takes the result of a call. Does nothing if no call with this id waits for a result.
@@ -467,6 +472,9 @@ impl Turn {
 /// The result for the model when the real one was lost.
 const INTERRUPTED: &str = "the program was interrupted before the result was known: the call may have run, or not; find out \
                            before it is made again";
+
+/// The result of a call in an answer that the provider refused, perhaps in the middle.
+const REFUSED: &str = "the call was not made: the provider refused the answer that makes it";
 
 /// The result of a call that the user cancelled after it was sent.
 const CANCELLED: &str = "the user cancelled this call; it may have run in part";

@@ -56,12 +56,29 @@ fn to_shown_part(part: Content) -> Option<ShownPart> {
     }
 }
 
+/// Returns a picture with the type of its bytes, whatever the server calls it. A picture of another kind than providers
+/// read is described, because a provider would refuse the whole conversation with it.
 fn image(data: String, mime_type: &str) -> ShownPart {
-    match ImageMediaType::from_mime_type(mime_type) {
-        Some(media_type) if !data.is_empty() => {
-            ShownPart::Image(ToolResultContent::image_base64(data, Some(media_type), None))
-        }
-        _ => ShownPart::Text(describe_media("a picture", &data, mime_type)),
+    match picture_type(&data).and_then(ImageMediaType::from_mime_type) {
+        Some(media_type) => ShownPart::Image(ToolResultContent::image_base64(data, Some(media_type), None)),
+        None => ShownPart::Text(describe_media("a picture", &data, mime_type)),
+    }
+}
+
+/// Returns the media type of a picture, judged by the first letters of its Base64; `None` if it is no Base64.
+fn picture_type(base64: &str) -> Option<&'static str> {
+    let digits = base64.trim_end_matches('=');
+    let is_base64 = base64.len().is_multiple_of(4)
+        && base64.len() - digits.len() <= 2
+        && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'));
+    match base64 {
+        _ if !is_base64 => None,
+        _ if base64.starts_with("iVBORw0KGg") => Some("image/png"),
+        _ if base64.starts_with("/9j/") => Some("image/jpeg"),
+        _ if base64.starts_with("R0lGOD") => Some("image/gif"),
+        // `RIFF`, four bytes of length, `WEBP`.
+        _ if base64.starts_with("UklGR") && base64.get(12..16) == Some("RUJQ") => Some("image/webp"),
+        _ => None,
     }
 }
 
@@ -95,5 +112,29 @@ fn to_error_kind(kind: CallErrorKind, code: &str) -> ToolErrorKind {
         (CallErrorKind::Unreachable, _) => ToolErrorKind::Network,
         (CallErrorKind::Refused, _) => ToolErrorKind::Provider,
         _ => ToolErrorKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_has_the_type_of_its_bytes() {
+        for (base64, found) in [
+            ("iVBORw0KGgo=", Some("image/png")),
+            ("/9j/4AAQ", Some("image/jpeg")),
+            ("R0lGODlh", Some("image/gif")),
+            ("UklGRiQAAABXRUJQ", Some("image/webp")),
+            ("UklGRiQAAABXQVZF", None),
+            ("PHN2Zz48L3N2Zz4=", None),
+            ("data:image/png;base64,iVBORw0KGgo=", None),
+            ("iVBORw0KGgoAAAAN\nSUhEUgA", None),
+            ("", None),
+        ] {
+            assert_eq!(picture_type(base64), found, "{base64}");
+        }
+        assert!(matches!(image("/9j/4AAQ".to_owned(), "image/png"), ShownPart::Image(_)));
+        assert!(matches!(image("PHN2Zz48L3N2Zz4=".to_owned(), "image/svg+xml"), ShownPart::Text(_)));
     }
 }

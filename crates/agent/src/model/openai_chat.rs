@@ -29,6 +29,9 @@ use crate::message::{Message, Role};
 const MAX_ID_BYTES: usize = 40;
 /// Mistral accepts an id of a call only with exactly this many ASCII letters and digits.
 const SHORT_ID_BYTES: usize = 9;
+/// What the model says where the user speaks before the model has answered the results of its calls, as after a
+/// cancelled turn.
+const NO_ANSWER: &str = "[no answer]";
 /// The maximum number of blocks of reasoning in one answer.
 const MAX_REASONING_BLOCKS: usize = 1_000;
 
@@ -133,6 +136,10 @@ impl OpenAiChat {
                 // The templates of many local models refuse two messages of a user in a row, as after a cancelled turn.
                 Some(last) if last.role == "user" && message.role == Role::User => {
                     last.content = last.content.take().map(|content| content.followed_by(user_content(message)));
+                }
+                Some(last) if last.role == "tool" && message.role == Role::User && !self.dialect.user_after_results => {
+                    sent.push(chat_message("assistant", Content::Plain(NO_ANSWER.into())));
+                    sent.push(self.message(message));
                 }
                 _ => sent.push(self.message(message)),
             }

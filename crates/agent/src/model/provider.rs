@@ -88,7 +88,13 @@ pub const PROVIDERS: &[Provider] = &[
     provider("mistral", Wire::OpenAiChat, "https://api.mistral.ai/v1")
         .with_key("MISTRAL_API_KEY", Some("mistral-medium-latest"))
         // Refuses `reasoning_content` (422), and reports usage without being asked.
-        .with_dialect(Dialect { echoes_reasoning: false, stream_usage: false, short_ids: true, ..COMMON_DIALECT }),
+        .with_dialect(Dialect {
+            echoes_reasoning: false,
+            stream_usage: false,
+            short_ids: true,
+            user_after_results: false,
+            ..COMMON_DIALECT
+        }),
     provider("groq", Wire::OpenAiChat, "https://api.groq.com/openai/v1")
         .with_key("GROQ_API_KEY", Some("openai/gpt-oss-120b"))
         // Refuses unknown members of a message.
@@ -114,11 +120,18 @@ pub(super) struct Dialect {
     pub(super) stream_usage: bool,
     /// Whether ids of calls must have nine letters and digits.
     pub(super) short_ids: bool,
+    /// Whether a message of the user may follow the results of calls, without an answer of the model between them.
+    pub(super) user_after_results: bool,
 }
 
 /// The most common dialect.
-const COMMON_DIALECT: Dialect =
-    Dialect { max_tokens: "max_tokens", echoes_reasoning: true, stream_usage: true, short_ids: false };
+const COMMON_DIALECT: Dialect = Dialect {
+    max_tokens: "max_tokens",
+    echoes_reasoning: true,
+    stream_usage: true,
+    short_ids: false,
+    user_after_results: true,
+};
 
 /// Returns the dialect of a provider; the most common dialect for an unknown provider.
 pub(super) fn dialect(provider: &str) -> Dialect {

@@ -114,6 +114,15 @@ fn a_call_without_readable_arguments_is_answered_and_not_made() {
 }
 
 #[test]
+fn the_calls_of_a_refused_answer_are_not_made_and_the_turn_ends() {
+    let mut turn = Turn::new(user(), Limits::default());
+    turn.model_answered(Reply { stop: Stop::Refusal, ..wants(vec![call("a", "x", "1"), call("b", "x", "2")]) });
+    assert_eq!(turn.next(), Next::Done(&End::Refused));
+    assert!(texts_of(&turn)[2..].iter().all(|text| text.contains("the call was not made")), "{:?}", texts_of(&turn));
+    assert_valid(turn.messages(), false);
+}
+
+#[test]
 fn a_repeated_call_is_first_rejected_and_then_ends_the_turn() {
     let mut turn = Turn::new(user(), Limits { rounds: 100, ..Limits::default() });
     let mut made = 0;

@@ -295,6 +295,23 @@ async fn a_message_with_nothing_but_thinking_is_not_sent_back() {
 }
 
 #[tokio::test]
+async fn mistral_gets_an_answer_between_the_results_of_a_cancelled_turn_and_the_user() {
+    let call = crate::talk::call("a", "f", "Bern");
+    let messages = [
+        Message::new(Role::User, "hello"),
+        Message::new(Role::Assistant, "").with_tool_calls(vec![call]),
+        Message::tool_result("a", "done"),
+        Message::new(Role::User, "go on"),
+    ];
+    for (provider, roles) in [("mistral", "user assistant tool assistant user"), ("custom", "user assistant tool user")]
+    {
+        let body = sent_to(provider, NO_CHANGE, WIRE, Request::new(&messages)).await;
+        let sent: Vec<_> = body["messages"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+        assert_eq!(sent.join(" "), roles, "{provider}");
+    }
+}
+
+#[tokio::test]
 async fn messages_of_a_user_in_a_row_are_sent_as_one() {
     let picture = toolrack_host::Content::Image { data: "iVBORw0KGgo=".into(), mime_type: "image/png".into() };
     let mut messages = vec![Message::new(Role::User, "cancelled"), Message::new(Role::User, "again")];

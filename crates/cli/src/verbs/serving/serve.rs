@@ -423,10 +423,13 @@ fn sign_in_starter(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
 /// Returns the function that finds a model as `toolrack ask` does.
 fn model_chooser(args: ModelArgs, model_context: ModelContext) -> Models {
     Box::new(move |name, loaded| {
-        let (mut model, model_context) = (args.clone(), model_context.clone());
-        model.model = name.or(model.model);
-        let model_options =
+        let (model, model_context) = (args.clone(), model_context.clone());
+        let started_with =
             ModelOptions { model, limits: LimitArgs::default(), configured: loaded.settings.model.clone() };
+        let model_options = match name {
+            Some(name) => started_with.with_model(name),
+            None => started_with,
+        };
         Box::pin(async move {
             let chosen = model_options.choose(&model_context).await;
             let to_no_model =
