@@ -42,8 +42,8 @@ const RUN_TIMEOUT: Duration = Duration::from_secs(10);
 const OUTPUT_BYTES: usize = 64 * 1024;
 /// The most headers that a program may print.
 const MAX_HEADERS: usize = 64;
-/// The longest time for which headers are kept before the program runs again.
-const MAX_KEPT_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest time for which headers are cached before the program runs again.
+const MAX_CACHE_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The output of a program. `Debug` prints no header of it.
 pub(super) struct HelperHeaders {
@@ -82,7 +82,7 @@ pub(super) struct RunCache(Mutex<State>);
 #[derive(Default)]
 struct State {
     /// The headers of the last run, unless it failed or the server has refused them.
-    kept: Option<Arc<HelperHeaders>>,
+    cached: Option<Arc<HelperHeaders>>,
     /// The current run. It is owned only by the requests that wait for it, so dropping the last of them ends the run.
     current_run: Option<WeakShared<Run>>,
 }
@@ -93,7 +93,7 @@ type Run = BoxFuture<'static, Outcome>;
 /// The source of a request's headers.
 enum HeaderSource {
     /// The headers of an earlier run.
-    Kept(Arc<HelperHeaders>),
+    Cached(Arc<HelperHeaders>),
     /// A run that another request began.
     Joined(Shared<Run>),
     /// A run that this request begins.
@@ -104,8 +104,8 @@ impl RunCache {
     /// Chooses the source of headers. `run` creates a new run, which does nothing until it is awaited.
     fn source(&self, run: impl FnOnce() -> Run) -> HeaderSource {
         let mut state = self.0.lock();
-        if let Some(headers) = state.kept.as_ref().filter(|headers| headers.is_fresh()) {
-            return HeaderSource::Kept(Arc::clone(headers));
+        if let Some(headers) = state.cached.as_ref().filter(|headers| headers.is_fresh()) {
+            return HeaderSource::Cached(Arc::clone(headers));
         }
         if let Some(run) = state.current_run.as_ref().and_then(WeakShared::upgrade) {
             return HeaderSource::Joined(run);
@@ -117,7 +117,7 @@ impl RunCache {
 
     /// Stores the outcome of the current run, which has ended.
     fn store_outcome(&self, outcome: &Outcome) {
-        *self.0.lock() = State { kept: outcome.as_ref().ok().cloned(), current_run: None };
+        *self.0.lock() = State { cached: outcome.as_ref().ok().cloned(), current_run: None };
     }
 }
 
@@ -126,7 +126,7 @@ impl HelperProgram {
     pub(super) async fn headers(self: &Arc<Self>, url: &Url) -> Outcome {
         loop {
             let (run, is_own_run) = match self.run_cache.source(|| self.run_to_completion(url.clone()).boxed()) {
-                HeaderSource::Kept(headers) => return Ok(headers),
+                HeaderSource::Cached(headers) => return Ok(headers),
                 HeaderSource::Joined(run) => (run, false),
                 HeaderSource::Begun(run) => (run, true),
             };
@@ -152,7 +152,7 @@ impl HelperProgram {
 
     /// Forgets these headers, because the server refused them. The next request runs the program again.
     pub(super) fn forget(&self, headers: &Arc<HelperHeaders>) {
-        self.run_cache.0.lock().kept.take_if(|kept| Arc::ptr_eq(kept, headers));
+        self.run_cache.0.lock().cached.take_if(|cached| Arc::ptr_eq(cached, headers));
     }
 
     /// Runs the program once, for at most [`RUN_TIMEOUT`].
@@ -265,7 +265,7 @@ fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
         Some(seconds) => {
             let lifetime =
                 Duration::try_from_secs_f64(seconds).map_err(|_| "`expires_in` is not a valid time".to_owned())?;
-            Some(Instant::now() + lifetime.min(MAX_KEPT_TIME))
+            Some(Instant::now() + lifetime.min(MAX_CACHE_TIME))
         }
     };
     Ok((HelperHeaders { headers, expires_at }, secrets))
@@ -306,11 +306,11 @@ mod tests {
 
         let given = Arc::new(HelperHeaders { headers: Vec::new(), expires_at: None });
         runs.store_outcome(&Ok(Arc::clone(&given)));
-        assert!(matches!(source(), HeaderSource::Kept(kept) if Arc::ptr_eq(&kept, &given)));
+        assert!(matches!(source(), HeaderSource::Cached(cached) if Arc::ptr_eq(&cached, &given)));
         runs.store_outcome(&Ok(Arc::new(HelperHeaders { headers: Vec::new(), expires_at: Some(Instant::now()) })));
         assert!(matches!(source(), HeaderSource::Begun(_)), "they have expired");
         runs.store_outcome(&Err(LinkError::Stopped));
-        assert!(matches!(source(), HeaderSource::Begun(_)), "a failure is not kept");
+        assert!(matches!(source(), HeaderSource::Begun(_)), "a failure is not cached");
     }
 
     #[test]

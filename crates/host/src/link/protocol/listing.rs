@@ -85,9 +85,9 @@ impl Link {
         }
         // The shortest time of all pages; zero if no page was read.
         listed.fresh_for = fresh_for.unwrap_or_default();
-        let kept = keep_raw
+        let stored_list = keep_raw
             .then(|| StoredList { headers: needs_headers, tools: raw_tools.iter().map(|raw| &**raw).collect() });
-        listed.kept = kept.and_then(|kept| serde_json::to_vec(&kept).ok()).map(Bytes::from);
+        listed.kept = stored_list.and_then(|list| serde_json::to_vec(&list).ok()).map(Bytes::from);
         Ok(listed)
     }
 

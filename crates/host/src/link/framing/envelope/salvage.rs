@@ -252,25 +252,26 @@ fn string_id(text: &[u8]) -> Option<Id> {
 /// The first bytes of a string or number.
 #[derive(Debug, Default)]
 struct Token {
-    kept: Vec<u8>,
+    first_bytes: Vec<u8>,
+    /// Whether there were more bytes than [`TOKEN_LIMIT`].
     overflowed: bool,
 }
 
 impl Token {
     fn clear(&mut self) {
-        self.kept.clear();
+        self.first_bytes.clear();
         self.overflowed = false;
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        let room = TOKEN_LIMIT - self.kept.len();
+        let room = TOKEN_LIMIT - self.first_bytes.len();
         self.overflowed |= bytes.len() > room;
-        self.kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        self.first_bytes.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
     /// Returns the whole token, unless it was too long to be stored.
     fn bytes(&self) -> Option<&[u8]> {
-        (!self.overflowed).then_some(&self.kept)
+        (!self.overflowed).then_some(&self.first_bytes)
     }
 }
 

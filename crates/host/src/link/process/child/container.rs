@@ -158,8 +158,8 @@ fn mount_option(mount: &Mount) -> String {
 
 /// Returns the part of `name` that the name of a container may contain, followed by a dash.
 fn slug(name: &str) -> String {
-    let kept = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
-    let kept: String = kept.take(SLUG_CHARS).collect();
-    let kept = kept.trim_matches('-');
-    if kept.is_empty() { String::new() } else { format!("{kept}-") }
+    let allowed_chars = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+    let slug: String = allowed_chars.take(SLUG_CHARS).collect();
+    let slug = slug.trim_matches('-');
+    if slug.is_empty() { String::new() } else { format!("{slug}-") }
 }
