@@ -96,7 +96,10 @@ async fn both_endpoints_of_http_with_sse_belong_to_one_sign_in() {
     let authorizer: Arc<dyn Authorizer> = Arc::<RecordingAuthorizer>::clone(&recorded);
     let spec = Http { url: "http://127.0.0.1:1/sse".to_owned(), ..Http::default() };
     let down = transport(&spec, Some(&authorizer)).await;
-        transport.0.build_request(&stream, &SessionHeaders::default()).await.unwrap();
+    let up = down.for_url(Url::parse("http://127.0.0.1:1/message?session=1").unwrap());
+    for transport in [&down, &up] {
+        let stream = Outgoing::Stream { last_event: None };
+        let (_request, _) = transport.0.build_request(&stream, &SessionHeaders::default()).await.unwrap();
     }
     let server = || spec.url.clone();
     let posts_to = "http://127.0.0.1:1/message?session=1".to_owned();
