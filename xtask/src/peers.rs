@@ -9,6 +9,9 @@ use crate::packages::{Npm, Python};
 use crate::report::{Report, Step, Stop};
 use crate::run::{output, program, root};
 
+/// Finds a program, or says why it is missing.
+type FindProgram = fn() -> Result<PathBuf, String>;
+
 /// A peer: how it is installed, and how the tests that need it find it. Each is one row of [`PEERS`].
 #[derive(Debug)]
 struct Peer {
@@ -19,8 +22,8 @@ struct Peer {
     packages: fn() -> Packages,
     /// The variable with the folder of its packages.
     variable: &'static str,
-    /// More variables, each with the function that finds the program for it, or says why it is missing.
-    programs: &'static [(&'static str, fn() -> Result<PathBuf, String>)],
+    /// More variables, each with the function that finds the program for it.
+    programs: &'static [(&'static str, FindProgram)],
     /// Returns why the tests cannot run although the packages are installed; `None` if they can.
     problem: fn() -> Option<String>,
 }

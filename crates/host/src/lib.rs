@@ -118,7 +118,7 @@ pub use link::process::child;
 pub use link::process::child::{EngineInfo, EngineReport, ImageStatus, SpawnError, inspect_engine};
 pub use link::{
     BadRecording, Direction, LinkError, NotRecorded, OnMessage, OnProgress, Recorder, Recording, RecordingTooLarge,
-    RpcError, WireMessage, process::supervisor,
+    RefusedPart, RpcError, WireMessage, process::supervisor,
 };
 pub use mcp::{Content, Tool};
 pub use native::Native;

@@ -41,7 +41,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use error::Demand;
-pub use error::{LinkError, RpcError};
+pub use error::{LinkError, RefusedPart, RpcError};
 pub(crate) use http::Clients;
 pub(crate) use inbound::observe::Observer;
 pub use inbound::{

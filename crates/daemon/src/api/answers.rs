@@ -97,6 +97,6 @@ pub(super) async fn forget(
             && may_take_back(answer, &caller)
     };
     let hosts = remembering_hosts(&world);
-    let until_end: usize = hosts.iter().map(|host| host.forget_session_answers(&is_selected)).sum();
+    let until_end: usize = hosts.iter().map(|host| host.forget_session_answers(is_selected)).sum();
     Ok(Json(ForgottenAnswers { forgotten: forgotten + until_end }))
 }

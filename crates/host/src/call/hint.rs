@@ -120,6 +120,7 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::RefusedPart;
 
     #[test]
     fn the_hint_for_a_refused_part_of_an_entry_names_that_part() {
@@ -127,7 +128,7 @@ mod tests {
             let error = LinkError::NeedsAuth { status: 401, challenge: None, how: None, refused };
             (error.to_string(), link_hint(&error, &Source::program()).unwrap())
         };
-        let (error, next) = hint(Some("headers of `headers_helper`"));
+        let (error, next) = hint(Some(RefusedPart::HeadersHelper));
         assert_eq!(error, "the server refuses the headers of `headers_helper` of its entry (HTTP 401)");
         assert!(next.starts_with("correct the headers of `headers_helper`") && next.contains("next call"), "{next}");
         let (error, next) = hint(None);

@@ -179,8 +179,8 @@ pub enum LinkError {
         /// The next step, in the words of the host's [`Authorizer`](crate::Authorizer), escaped. If it is there, the
         /// host connects again once the user has signed in, and not for a call.
         how: Option<String>,
-        /// What the server refused, if its entry authorizes requests: such as "headers of `headers_helper`".
-        refused: Option<&'static str>,
+        /// The part of the server's entry that the server refused. `None` if the entry authorizes no requests.
+        refused: Option<RefusedPart>,
     },
     /// No access token is available at the moment.
     #[error("no access token is available: {why}")]
@@ -402,8 +402,27 @@ impl fmt::Display for Suffix<'_> {
     }
 }
 
+/// The part of a server's entry (its configuration) that authorizes requests to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusedPart {
+    /// The `Authorization` header.
+    Authorization,
+    /// The headers that the program in `headers_helper` prints.
+    HeadersHelper,
+}
+
+impl fmt::Display for RefusedPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Authorization => "`Authorization` header",
+            Self::HeadersHelper => "headers of `headers_helper`",
+        })
+    }
+}
+
 /// Displays what a server demands that refused this part of its entry: another value, or a sign-in if that is `None`.
-pub(crate) struct Demand(pub(crate) Option<&'static str>);
+pub(crate) struct Demand(pub(crate) Option<RefusedPart>);
 
 impl fmt::Display for Demand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,7 @@ use reqwest::{Method, Response};
 
 use crate::{
     link::{
-        error::LinkError,
+        error::{LinkError, RefusedPart},
         http::{Endpoint, Outgoing, helper::HelperHeaders, sensitive, text_header},
     },
     resolve::{Challenge, Destination, NotAuthorized, Signature},
@@ -101,7 +101,7 @@ impl Endpoint {
             let (token, is_proved) = match authorized_by {
                 AuthorizedBy::Authorizer { token, is_proved } => (token, is_proved),
                 AuthorizedBy::Entry { has_authorization } => {
-                    return Err(needs_auth_error(&response, has_authorization.then_some("`Authorization` header")));
+                    return Err(needs_auth_error(&response, has_authorization.then_some(RefusedPart::Authorization)));
                 }
                 AuthorizedBy::Helper(headers) => {
                     if let (401, Some(helper)) = (status, &self.helper)
@@ -111,7 +111,7 @@ impl Endpoint {
                         helper.forget(&headers);
                         continue;
                     }
-                    return Err(needs_auth_error(&response, Some("headers of `headers_helper`")));
+                    return Err(needs_auth_error(&response, Some(RefusedPart::HeadersHelper)));
                 }
             };
             let Some(authorizer) = &self.authorizer else {
@@ -145,7 +145,7 @@ impl Endpoint {
 
 /// Returns the error for an answer 401 or 403 about which no authorizer can do anything. `refused` is the part of the
 /// server's entry that authorized the request, if any.
-pub(super) fn needs_auth_error(response: &Response, refused: Option<&'static str>) -> LinkError {
+pub(super) fn needs_auth_error(response: &Response, refused: Option<RefusedPart>) -> LinkError {
     let challenge = text_header(response, &header::WWW_AUTHENTICATE);
     LinkError::NeedsAuth { status: response.status().as_u16(), challenge, how: None, refused }
 }
