@@ -10,7 +10,7 @@
 //! not come back with an answer, cancels it at the server. Nothing here sends a call twice: a client of 2026-07-28
 //! that repeats its request with answers gets the call that waits for them (`parked`).
 //!
-//! Further modules: `memory` keeps sessions and parked calls, and `background` ends the idle ones; `news` and
+//! Further modules: `incoming` takes notifications, answers of the client, and batches; `memory` keeps sessions and parked calls, and `background` ends the idle ones; `news` and
 //! `subscriptions` send changes to clients. `relay`, `approval` and `value_requests` ask the user behind a client.
 //! `tools` and `cursor` make lists, and `refusal` makes errors. `tool_call` runs a call of a tool at the host.
 
@@ -21,6 +21,7 @@ mod cursor;
 mod directory;
 mod exchange;
 mod http;
+mod incoming;
 mod memory;
 mod message;
 mod methods;

@@ -2,6 +2,7 @@
 //! (2026-07-28) has `_meta`. A request of the legacy era (older versions) names its session, which began with
 //! `initialize`.
 
+mod batch;
 mod checks;
 mod events;
 
@@ -26,18 +27,17 @@ use crate::{error::retry_after_value, streams};
 use super::{
     Gateway,
     exchange::{Outgoing, StartedRequest},
+    incoming::{client_answer, handle_notification},
     message::{self, Id, Incoming},
     methods::{Caller, ClientRequest, client_name},
     refusal::Refusal,
     relay,
     session::{ClientInfo, RunningRequest, Session},
-    words::{LEGACY_VERSIONS, MODERN_VERSION},
+    words::{BATCH_VERSION, LEGACY_VERSIONS, MODERN_VERSION},
 };
 
 /// The header with the id of a session of the legacy era.
 pub(crate) const SESSION_HEADER: &str = "mcp-session-id";
-/// The maximum length of a client's error message that the gateway passes on.
-const MAX_CLIENT_ERROR_BYTES: usize = 500;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The routes of an MCP endpoint. The gateway that answers a request is in the extensions of the request.
@@ -122,6 +122,12 @@ impl Post<'_> {
             Refusal::invalid_request(format!("the message was cut off, or is larger than {max} bytes (body_bytes)"))
                 .status(StatusCode::PAYLOAD_TOO_LARGE)
         })?;
+        if message::is_batch(&body)
+            && let Some(session) = self.session()?
+            && session.may_batch()
+        {
+            return Ok(batch::response(self.gateway, &self.principal, &session, &body)?);
+        }
         match message::read(&body).map_err(|(id, refusal)| RefusedRequest { id, era: Era::Modern, refusal })? {
             Incoming::Request { id, method, params } => {
                 self.request(&id, ClientRequest { method: &method, params }).await
@@ -278,33 +284,6 @@ fn session(
     session.map(Some).ok_or_else(unknown)
 }
 
-/// Handles a notification of a client that has a session. Notifications other than a cancellation have no effect.
-pub(super) fn handle_notification(session: &Session, method: &str, params: &str) {
-    #[derive(serde::Deserialize)]
-    struct Cancelled {
-        #[serde(rename = "requestId")]
-        id: Box<serde_json::value::RawValue>,
-    }
-    if method == "notifications/cancelled"
-        && let Ok(Cancelled { id }) = serde_json::from_str(params)
-        && let Some(id) = Id::read(&id)
-    {
-        session.cancel(&id);
-    }
-}
-
-/// The answer of a client to a question: its result, or its error message, cut to [`MAX_CLIENT_ERROR_BYTES`].
-pub(super) fn client_answer(
-    outcome: Result<&serde_json::value::RawValue, &serde_json::value::RawValue>,
-) -> Result<serde_json::Value, String> {
-    let value = |raw: &serde_json::value::RawValue| serde_json::from_str(raw.get()).unwrap_or(serde_json::Value::Null);
-    outcome.map(value).map_err(|error| {
-        let error: serde_json::Value = value(error);
-        let message = error["message"].as_str().unwrap_or("the client refused");
-        toolrack_host::text::clip(message, MAX_CLIENT_ERROR_BYTES).into_owned()
-    })
-}
-
 /// Whether the client may have sessions, judged by its headers. A client of 2026-07-28 has no sessions.
 pub(crate) fn has_sessions(headers: &HeaderMap) -> bool {
     headers.get(checks::VERSION_HEADER).is_none_or(|version| version != MODERN_VERSION)
@@ -332,7 +311,8 @@ impl Gateway {
             .map_err(|error| Refusal::invalid_params(format!("the parameters: {error}")))?;
         let version = LEGACY_VERSIONS.into_iter().find(|version| *version == params.protocol_version);
         let name = params.client_info.get("name").and_then(serde_json::Value::as_str).map(client_name);
-        let client_info = ClientInfo { abilities: relay::abilities(&params.capabilities), name };
+        let may_batch = version == Some(BATCH_VERSION);
+        let client_info = ClientInfo { abilities: relay::abilities(&params.capabilities), name, may_batch };
         if session.client_info.set(client_info).is_err() {
             return Err(Refusal::invalid_request("initialize may be sent only once in a session"));
         }

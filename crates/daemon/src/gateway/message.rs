@@ -1,17 +1,23 @@
 //! Reads JSON-RPC messages without decoding their parameters and results, and writes them without building a JSON tree.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use bytes::Bytes;
 use memchr::memchr2;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error as _, SeqAccess, Visitor},
+};
 use serde_json::{Value, value::RawValue};
 use toolrack_host::mcp::codes::{INVALID_REQUEST, PARSE_ERROR};
 
-use super::refusal::Refusal;
+use super::{refusal::Refusal, words::BATCH_VERSION};
 
 /// The maximum length of a request's id, in bytes: the gateway keeps the id and repeats it in the answer.
 const MAX_ID_BYTES: usize = 1_024;
+
+/// How many messages a client may send in one batch.
+const MAX_BATCH: usize = 100;
 
 /// The parameters of a message that has none, as JSON.
 const NO_PARAMS: &str = "{}";
@@ -132,6 +138,61 @@ pub(super) fn read(message: &Bytes) -> Result<Incoming<'_>, (Option<Id>, Refusal
     }
 }
 
+/// Returns whether the bytes are a batch (an array of messages), as far as their first character shows.
+pub(super) fn is_batch(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().starts_with(b"[")
+}
+
+/// Returns the messages of a batch, without reading them.
+///
+/// # Errors
+/// When `body` is not an array, or when it has no message or more than [`MAX_BATCH`].
+pub(super) fn split_batch(body: &Bytes) -> Result<Vec<Bytes>, Refusal> {
+    let Elements(elements) = serde_json::from_slice(body).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => Refusal::new(INVALID_REQUEST, format!("not a batch: {error}")),
+        _ => Refusal::new(PARSE_ERROR, format!("not valid JSON: {error}")),
+    })?;
+    if elements.is_empty() {
+        return Err(Refusal::new(INVALID_REQUEST, "the batch is empty"));
+    }
+    Ok(elements.into_iter().map(|element| body.slice_ref(element.get().as_bytes())).collect())
+}
+
+/// The elements of an array, at most [`MAX_BATCH`].
+struct Elements<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Elements<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ElementsVisitor)
+    }
+}
+
+struct ElementsVisitor;
+
+impl<'de> Visitor<'de> for ElementsVisitor {
+    type Value = Elements<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an array of at most {MAX_BATCH} messages")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = array.next_element()? {
+            if elements.len() == MAX_BATCH {
+                return Err(A::Error::invalid_length(elements.len() + 1, &self));
+            }
+            elements.push(element);
+        }
+        Ok(Elements(elements))
+    }
+}
+
+/// Writes messages as a batch.
+pub(super) fn batch(messages: &[Bytes]) -> Bytes {
+    [b"[", &*messages.join(&b","[..]), b"]"].concat().into()
+}
+
 /// Reads a field that is present: `Some` even if its value is null.
 fn some_even_if_null<'de, D: Deserializer<'de>>(field: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(field).map(Some)
@@ -142,8 +203,9 @@ fn value(raw: &RawValue) -> Value {
 }
 
 fn malformed(bytes: &[u8], error: &serde_json::Error) -> Refusal {
-    if bytes.trim_ascii_start().starts_with(b"[") {
-        return Refusal::new(INVALID_REQUEST, "batches are not supported: send one message at a time");
+    if is_batch(bytes) {
+        let message = format!("send one message at a time: only sessions of {BATCH_VERSION} have batches");
+        return Refusal::new(INVALID_REQUEST, message);
     }
     // The parser's error for the six fields of `RawMessage` quotes no text of the client.
     match error.classify() {

@@ -46,6 +46,8 @@ pub(super) struct ClientInfo {
     pub(super) abilities: Abilities,
     /// The name that the client gives itself.
     pub(super) name: Option<Arc<str>>,
+    /// Whether the client may send batches (several messages in one array).
+    pub(super) may_batch: bool,
 }
 
 /// The session of one client.
@@ -174,6 +176,11 @@ impl Session {
     /// many questions wait already.
     pub(super) fn add_question(&self, reply: AnswerSender) -> Result<u64, AnswerSender> {
         self.state.lock().add_question(reply)
+    }
+
+    /// Returns whether the client may send batches (several messages in one array).
+    pub(super) fn may_batch(&self) -> bool {
+        self.client_info.get().is_some_and(|client| client.may_batch)
     }
 
     /// Takes the client's answer to the question `id`. Ignores an answer that belongs to no question, as JSON-RPC

@@ -4,7 +4,11 @@
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{StreamExt as _, stream::FuturesUnordered};
+use futures::{
+    StreamExt as _,
+    future::{Either, join_all},
+    stream::FuturesUnordered,
+};
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
     sync::mpsc,
@@ -15,7 +19,8 @@ use toolrack_host::{ClientTransport, Era, Principal};
 use super::{
     Gateway,
     exchange::{Outgoing, StartedRequest},
-    http::{client_answer, handle_notification, modern_client},
+    http::modern_client,
+    incoming::{Batch, BatchedRequest, client_answer, handle_notification},
     message::{self, Id, Incoming},
     methods::{Caller, ClientRequest},
     news::{self, News},
@@ -107,8 +112,10 @@ impl Connection<'_> {
                         return Ok(());
                     }
                     let body = Bytes::from(std::mem::take(&mut line));
-                    if let Some((id, running)) = self.receive(&body).await {
-                        requests.push(self.handle(id, body, running));
+                    if message::is_batch(&body) && self.session.may_batch() {
+                        requests.push(Either::Right(self.handle_batch(Batch::receive(&self.session, &body))));
+                    } else if let Some((id, running)) = self.receive(&body).await {
+                        requests.push(Either::Left(self.handle(id, body, running)));
                     }
                 }
                 Some(()) = requests.next() => {}
@@ -167,13 +174,34 @@ impl Connection<'_> {
 
     /// Runs a request and sends its answer, unless the client cancels the request.
     async fn handle(&self, id: Id, body: Bytes, running: RunningRequest) {
-        let answer = running.token.run_until_cancelled(self.run(&id, &body)).await;
-        drop(running);
-        match answer {
-            Some(Ok(result)) => self.send(message::response(&id, &result)).await,
-            Some(Err(refusal)) => self.refuse(Some(&id), &refusal).await,
-            None => {}
+        if let Some(answer) = self.answer(&id, &body, running).await {
+            self.send(answer).await;
         }
+    }
+
+    /// Runs the requests of a batch at the same time, and sends their answers in one array when all have ended.
+    async fn handle_batch(&self, received: Result<Batch, Refusal>) {
+        let Batch { requests, errors } = match received {
+            Ok(batch) => batch,
+            Err(refusal) => return self.refuse(None, &refusal).await,
+        };
+        let answers = requests
+            .into_iter()
+            .map(async |BatchedRequest { id, message, running }| self.answer(&id, &message, running).await);
+        let answers = join_all(answers).await.into_iter().flatten();
+        let answers: Vec<Bytes> = answers.chain(errors).collect();
+        if !answers.is_empty() {
+            self.send(message::batch(&answers)).await;
+        }
+    }
+
+    /// Runs a request and returns its answer; `None` if the client cancels the request.
+    async fn answer(&self, id: &Id, body: &Bytes, running: RunningRequest) -> Option<Bytes> {
+        let answer = running.token.run_until_cancelled(self.run(id, body)).await?;
+        Some(match answer {
+            Ok(result) => message::response(id, &result),
+            Err(refusal) => message::error(Some(id), &refusal),
+        })
     }
 
     /// Runs a request, and sends what the client gets before the answer. Returns the answer.

@@ -6,6 +6,9 @@ pub(super) const MODERN_VERSION: &str = "2026-07-28";
 /// The versions of the legacy era, which begin a session with a handshake (`initialize`), newest first.
 pub(super) const LEGACY_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
+/// The only version in which a client may send several messages in one array.
+pub(super) const BATCH_VERSION: &str = LEGACY_VERSIONS[2];
+
 /// All supported versions, newest first.
 pub(super) const VERSIONS: [&str; 5] =
     [MODERN_VERSION, LEGACY_VERSIONS[0], LEGACY_VERSIONS[1], LEGACY_VERSIONS[2], LEGACY_VERSIONS[3]];

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, duplex, split};
 use toolrack_daemon::gateway::{GatewayOptions, StdioError};
 
-use crate::world::{Raw, World, fake, json_of, modern, request};
+use crate::world::{Raw, World, fake, json_of, messages_of, modern, request};
 
 #[tokio::test]
 async fn a_malformed_message_is_refused_with_an_explanation() {
@@ -242,5 +242,88 @@ async fn over_stdio_requests_before_the_end_are_answered() {
     world.gateway.serve_stdio(input.as_bytes(), &mut output).await.unwrap();
     let answer: Value = serde_json::from_slice(&output).unwrap();
     assert_eq!(answer["result"]["content"][0]["text"], "hi", "{answer}");
+    world.end().await;
+}
+
+/// A batch of two requests with answers, two without, and what else a client may put into one.
+fn mixed_batch() -> Value {
+    let echo = json!({"name": "mcp__fake__echo", "arguments": {"text": "in a batch"}});
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let answer_to_nothing = json!({"jsonrpc": "2.0", "id": 77, "result": {}});
+    json!([
+        request(1, "ping", json!({})),
+        initialized,
+        request(2, "tools/call", echo),
+        answer_to_nothing,
+        request(3, "no/such", json!({})),
+        request(4, "initialize", json!({})),
+        request(1, "ping", json!({})),
+        7,
+    ])
+}
+
+/// Checks the answers to [`mixed_batch`].
+fn assert_answers(answers: &[Value]) {
+    let of = |id: Value| answers.iter().filter(move |answer| answer["id"] == id);
+    assert_eq!(of(json!(1)).filter(|answer| answer["result"] == json!({})).count(), 1, "{answers:?}");
+    assert_eq!(of(json!(1)).filter(|answer| answer["error"]["code"] == -32600).count(), 1, "the same id: {answers:?}");
+    let text = |answer: &Value| answer["result"]["content"][0]["text"] == "in a batch";
+    assert!(of(json!(2)).all(text), "{answers:?}");
+    for (id, code) in [(json!(3), -32601), (json!(4), -32600), (Value::Null, -32600)] {
+        assert!(of(id.clone()).all(|answer| answer["error"]["code"] == code), "{id}: {answers:?}");
+    }
+    assert_eq!(answers.len(), 6, "{answers:?}");
+}
+
+#[tokio::test]
+async fn each_request_of_a_batch_is_answered_over_http_in_the_version_that_has_batches() {
+    let world = World::new("").await;
+    let raw = Raw::of_version(&world, "2025-03-26", json!({})).await;
+    assert_answers(&messages_of(raw.post(&mixed_batch(), &[]).await).await);
+
+    let notification = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let response = raw.post(&json!([notification, notification]), &[]).await;
+    assert_eq!((response.status().as_u16(), response.text().await.unwrap()), (202, String::new()));
+
+    let too_many = Value::from(vec![notification; 101]).to_string();
+    for (body, code) in [("[]", -32600), (&*too_many, -32600), (r#"[{"jsonrpc""#, -32700)] {
+        let response = raw.post_bytes(body.to_owned(), &[]).await;
+        assert_eq!(response.status(), 400, "{body}");
+        assert_eq!(json_of(response).await["error"]["code"], code, "{body}");
+    }
+
+    for version in ["2025-11-25", "2025-06-18", "2024-11-05"] {
+        let raw = Raw::of_version(&world, version, json!({})).await;
+        let answer = json_of(raw.post(&mixed_batch(), &[]).await).await;
+        assert_eq!(answer["error"]["code"], -32600, "{version}: {answer}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_answers_to_a_batch_over_stdio_are_a_batch() {
+    let world = World::new("").await;
+    let (ours, theirs) = duplex(100_000);
+    let (reader, writer) = split(theirs);
+    let serving = world.gateway.serve_stdio(reader, writer);
+    let client = async {
+        let (reader, mut writer) = split(ours);
+        let mut lines = BufReader::new(reader).lines();
+        let client_info = json!({"name": "raw", "version": "1"});
+        let params = json!({"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client_info});
+        for message in [request(9, "initialize", params), mixed_batch()] {
+            writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        }
+        loop {
+            let line = lines.next_line().await.unwrap().unwrap();
+            if let Value::Array(answers) = serde_json::from_str(&line).unwrap() {
+                return assert_answers(&answers);
+            }
+        }
+    };
+    tokio::select! {
+        ended = serving => panic!("the connection has ended: {ended:?}"),
+        () = client => {}
+    }
     world.end().await;
 }

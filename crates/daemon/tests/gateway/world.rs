@@ -223,9 +223,14 @@ impl Raw {
 
     /// A client with a session of 2025-11-25, and these capabilities.
     pub(crate) async fn legacy(world: &World, capabilities: Value) -> Self {
+        Self::of_version(world, "2025-11-25", capabilities).await
+    }
+
+    /// A client with a session of this legacy version, and these capabilities.
+    pub(crate) async fn of_version(world: &World, version: &str, capabilities: Value) -> Self {
         let mut raw = Self::new(world);
         let params = json!({
-            "protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "protocolVersion": version, "capabilities": capabilities,
             "clientInfo": {"name": "raw", "version": "1"},
         });
         let response = raw.post(&request(1, "initialize", params), &[]).await;

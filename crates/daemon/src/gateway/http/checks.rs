@@ -168,7 +168,7 @@ fn required_meta(meta: Option<&Map<String, Value>>) -> Result<(&str, ClientInfo)
     let capabilities = meta.and_then(|meta| meta.get(META_CAPABILITIES)).and_then(Value::as_object);
     let capabilities = capabilities.ok_or_else(|| missing(META_CAPABILITIES))?;
     let name = meta.and_then(|meta| meta.get(META_CLIENT)?.get("name")?.as_str()).map(client_name);
-    Ok((version, ClientInfo { abilities: relay::abilities(capabilities), name }))
+    Ok((version, ClientInfo { abilities: relay::abilities(capabilities), name, may_batch: false }))
 }
 
 /// Checks the parameters of a request without headers, and returns what its client says about itself, as

@@ -35,11 +35,11 @@ pub(super) async fn first_message(exchange: &mut Exchange) -> Option<Outgoing> {
 }
 
 /// Returns a message, which has no line breaks, as an event.
-fn event(message: &[u8]) -> Bytes {
+pub(super) fn event(message: &[u8]) -> Bytes {
     [b"event: message\ndata: ", message, b"\n\n"].concat().into()
 }
 
-fn stream_response(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
+pub(super) fn stream_response(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     let events = futures::StreamExt::map(events, Ok::<_, std::convert::Infallible>);
     let mut response = Response::new(Body::from_stream(events));
     let headers = response.headers_mut();
@@ -93,12 +93,21 @@ pub(super) fn response(
     running: Option<RunningRequest>,
     first_message: Option<Outgoing>,
 ) -> Response {
+    stream_response(answer_events(exchange, running, first_message))
+}
+
+/// Returns the events of a request up to its answer. `first_message` is the message that has arrived already, if any.
+pub(super) fn answer_events(
+    exchange: Exchange,
+    running: Option<RunningRequest>,
+    first_message: Option<Outgoing>,
+) -> impl Stream<Item = Bytes> + Send + 'static {
     let stream = AnswerStream { exchange, running, first_message };
-    stream_response(unfold(Some(stream), async |stream| {
+    unfold(Some(stream), async |stream| {
         let mut stream = stream?;
         let (event, is_last) = stream.next().await?;
         Some((event, (!is_last).then_some(stream)))
-    }))
+    })
 }
 
 /// An event of a standing stream.
