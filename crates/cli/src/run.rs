@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, process::ExitCode, sync::Arc};
 
-use clap::ValueEnum;
+use clap::{CommandFactory as _, ValueEnum};
 use toolrack_config::Environment;
 use toolrack_host::Tracer;
 
@@ -27,9 +27,7 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
         return Exit::Ok.into();
     }
     if words.get(1).is_some_and(|word| word == "help") {
-        // `help call` is `call --help`.
-        words.remove(1);
-        words.push("--help".into());
+        words = with_help_option(&words);
     }
     let cli = match Cli::parse_words(&words) {
         Ok(cli) => cli,
@@ -51,6 +49,28 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
     };
     traces.close();
     exit.into()
+}
+
+/// Turns `toolrack help VERB` into `toolrack VERB --help`. Words behind the verb are left out: clap would take them, and
+/// the `--help` behind them, for the arguments of the verb, and run it.
+fn with_help_option(words: &[OsString]) -> Vec<OsString> {
+    let root = Cli::command();
+    let mut command = &root;
+    let mut help_words: Vec<OsString> = words.iter().take(1).cloned().collect();
+    for word in words.iter().skip(2) {
+        match command.find_subcommand(word) {
+            Some(subcommand) => command = subcommand,
+            // Only the first word has to be a verb, so that a mistyped one is an error.
+            None if help_words.len() > 1 => break,
+            None => {
+                help_words.push(word.clone());
+                break;
+            }
+        }
+        help_words.push(word.clone());
+    }
+    help_words.push("--help".into());
+    help_words
 }
 
 /// Shows what clap reports: help and the version are data for stdout, everything else is a mistake of the user.
@@ -236,6 +256,23 @@ mod tests {
     use std::os::unix::ffi::OsStringExt as _;
 
     use super::*;
+
+    #[test]
+    fn help_for_a_verb_never_runs_it() {
+        for (words, expected) in [
+            ("toolrack help", "toolrack --help"),
+            ("toolrack help call", "toolrack call --help"),
+            ("toolrack help policy test", "toolrack policy test --help"),
+            ("toolrack help add fs npx -y server", "toolrack add --help"),
+            ("toolrack help call -- npx server", "toolrack call --help"),
+            ("toolrack help no-such-verb", "toolrack no-such-verb --help"),
+            ("toolrack help --json call", "toolrack --json --help"),
+        ] {
+            let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+            let expected: Vec<OsString> = expected.split(' ').map(OsString::from).collect();
+            assert_eq!(with_help_option(&words), expected);
+        }
+    }
 
     #[test]
     fn options_are_found_behind_a_word_that_is_not_text_and_not_behind_dashes() {
