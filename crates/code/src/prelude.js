@@ -32,13 +32,15 @@
     return request("call", name, stringify(given));
   };
 
+  // `then` is no tool: `await tools` and `await tools.server` would call it.
+  const isTool = (name) => typeof name === "string" && name !== "then";
   // `tools.server.tool({...})`, and `tools["any name"]({...})`.
   const toolsOf = (name) =>
     new Proxy(function () {}, {
       apply: (_, __, given) => call(name, ...given),
-      get: (_, tool) => (typeof tool === "string" ? (...given) => call(`${name}/${tool}`, ...given) : undefined),
+      get: (_, tool) => (isTool(tool) ? (...given) => call(`${name}/${tool}`, ...given) : undefined),
     });
-  globalThis.tools = new Proxy({}, { get: (_, name) => (typeof name === "string" ? toolsOf(name) : undefined) });
+  globalThis.tools = new Proxy({}, { get: (_, name) => (isTool(name) ? toolsOf(name) : undefined) });
 
   globalThis.search_tools = async (given, limit = 5) => {
     const { query, limit: count = limit } = typeof given === "object" && given !== null ? given : { query: given };

@@ -64,11 +64,12 @@ impl ErrorBody {
             (_, _, Some(detail)) => serde_json::json!({"message": text_or_json(&detail)}),
             _ => return None,
         };
-        // OpenAI has both `type` and `code`, Gemini a number and `status`, Anthropic only `type`.
+        // OpenAI has both `type` and `code`, Gemini a number and `status`, Anthropic only `type`, OpenRouter a number.
         let code = ["code", "status", "type"]
             .iter()
-            .filter_map(|name| error.get(name)?.as_str())
-            .find(|code| !code.is_empty());
+            .filter_map(|name| error.get(name)?.as_str().map(str::to_owned))
+            .find(|code| !code.is_empty())
+            .or_else(|| Some(error.get("code")?.as_u64()?.to_string()));
         let mut message = error.get("message").map(text_or_json).unwrap_or_default();
         // OpenRouter includes the message of the provider behind it.
         if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
@@ -77,7 +78,7 @@ impl ErrorBody {
         let mut details = error.get("details").and_then(Value::as_array).into_iter().flatten();
         let wait =
             details.find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')).and_then(parse_seconds);
-        Some(Self { code: code.unwrap_or_default().to_owned(), message, wait })
+        Some(Self { code: code.unwrap_or_default(), message, wait })
     }
 }
 
@@ -150,8 +151,8 @@ pub(super) fn may_retry(response: &ErrorResponse<'_>, kind: &ModelErrorKind) -> 
 
 /// Returns whether the provider reports in a stream that it is overloaded.
 pub(super) fn is_overload(kind: &ModelErrorKind) -> bool {
-    // Anthropic's word, and Gemini's.
-    let words = ["overloaded_error", "UNAVAILABLE"];
+    // Anthropic's word, Gemini's, and OpenRouter's numbers, which are HTTP statuses.
+    let words = ["overloaded_error", "UNAVAILABLE", "429", "502", "503", "529"];
     matches!(kind, ModelErrorKind::StreamError { code: Some(code), .. } if words.contains(&code.as_str()))
 }
 

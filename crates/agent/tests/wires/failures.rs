@@ -156,7 +156,13 @@ async fn an_overload_that_a_stream_reports_before_the_first_word_is_retried() {
     let usage = r#"{"type":"message_start","message":{"usage":{"input_tokens":7,"output_tokens":1}}}"#;
     let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let unavailable = r#"{"error":{"code":503,"message":"Overloaded","status":"UNAVAILABLE"}}"#;
-    for (wire, events) in [(Wire::Anthropic, vec![usage, overloaded]), (Wire::Gemini, vec![unavailable])] {
+    // OpenRouter's, for a provider behind it.
+    let bad_gateway = r#"{"error":{"code":502,"message":"Overloaded"}}"#;
+    for (wire, events) in [
+        (Wire::Anthropic, vec![usage, overloaded]),
+        (Wire::Gemini, vec![unavailable]),
+        (Wire::OpenAiChat, vec![bad_gateway]),
+    ] {
         let (server, model) = scripted("custom", wire, [Answer::events(events), complete_answer(wire)]).await;
         let (deltas, reply) = streamed(&*model, Request::new(&hello())).await;
         let reply = reply.unwrap();

@@ -35,6 +35,12 @@ async fn a_tool_has_every_name_that_the_host_knows_it_by() {
 }
 
 #[tokio::test]
+async fn a_script_may_await_the_tools_and_a_server_before_it_calls() {
+    let code = "const shelf = await (await tools)['my-shelf']; print(await shelf.burn({}))";
+    assert_eq!(printed(&default_host().await, code).await, "burnt\n");
+}
+
+#[tokio::test]
 async fn concurrent_calls_of_a_script_are_bounded() {
     let mut bounds = Bounds::default();
     bounds.parallel = 3.try_into().unwrap();

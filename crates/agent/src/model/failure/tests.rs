@@ -44,7 +44,7 @@ fn an_error_is_read_in_every_form_that_providers_send() {
         (json!({"error": "m", "type": "t"}), "t", "m"),
         (json!({"message": "m"}), "", "m"),
         (json!({"message": "m", "type": "t", "code": "c"}), "c", "m"),
-        (json!({"object": "error", "message": "m", "code": 404}), "", "m"),
+        (json!({"object": "error", "message": "m", "code": 404}), "404", "m"),
         (json!({"detail": "m"}), "", "m"),
         (json!({"detail": [{"msg": "m"}]}), "", r#"[{"msg":"m"}]"#),
         (json!({"error": {"message": {"detail": "m"}}}), "", r#"{"detail":"m"}"#),
