@@ -178,7 +178,7 @@ impl EgressRules {
             Allowed::Net(_) => false,
             Allowed::Host(host) => *host == name,
             Allowed::Subdomains(parent) => {
-                // What precedes the parent must be at least one label and its dot.
+                // The rest before the parent must be at least one label and its dot.
                 name.strip_suffix(&**parent).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
         })
@@ -201,7 +201,8 @@ fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// The rules of a program, shared by all its clients. Clones share them.
+/// The egress rules of a program, shared by all its clients. Clones share the same rules, so [`Self::set`] changes them
+/// for all clones.
 #[derive(Clone)]
 pub struct Egress(Arc<EgressState>);
 
@@ -323,7 +324,7 @@ impl Reach {
             Kind::Public => true,
             Kind::Loopback => matches!(self, Self::Loopback | Self::Inside | Self::Anywhere),
             Kind::Private => matches!(self, Self::Private | Self::Inside | Self::Anywhere),
-            // Only the user's own choice leads to any other kind of address.
+            // Other kinds are allowed only for addresses that the user configured.
             _ => self == Self::Anywhere,
         }
     }
@@ -410,25 +411,25 @@ impl Guard {
         Err(self.refusal(place(url), RefusalReason::NoTls))
     }
 
-    /// Returns the addresses that a client may dial, out of `found`, the addresses to which `name` resolves.
+    /// Returns those of the `resolved` addresses that a client may dial. `name` is the name that resolves to them.
     ///
     /// # Errors
-    /// If `found` is not empty, and none of the addresses may be dialled.
-    pub(crate) fn allowed_addresses(&self, name: &str, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refused> {
+    /// If there are addresses, and none of them may be dialled.
+    pub(crate) fn allowed_addresses(&self, name: &str, resolved: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refused> {
         let is_proxy = match &self.rules.proxy {
             // With a fixed proxy, this program resolves only the proxy's name.
             Proxy::At(proxy) => proxy.host_str() == Some(name),
             Proxy::Environment | Proxy::Off => self.is_environment_proxy(name),
         };
-        let mut refused = None;
-        let mut allowed = Vec::with_capacity(found.len());
-        for address in found {
+        let mut last_refusal = None;
+        let mut allowed = Vec::with_capacity(resolved.len());
+        for address in resolved {
             match self.judge(name, address) {
-                Err(why) if !is_proxy => refused = Some(why),
+                Err(why) if !is_proxy => last_refusal = Some(why),
                 _ => allowed.push(address),
             }
         }
-        match refused.filter(|_| allowed.is_empty()) {
+        match last_refusal.filter(|_| allowed.is_empty()) {
             Some(why) => Err(self.refusal(name.to_owned(), why)),
             None => Ok(allowed),
         }

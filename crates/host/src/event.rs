@@ -162,7 +162,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the event without what the server wrote last. `None` if the event quotes no output of the server.
+    /// Returns the event without the output of the server that it quotes. `None` if the event quotes no output.
     #[must_use]
     pub fn without_output(&self) -> Option<Self> {
         let mut reduced = self.clone();

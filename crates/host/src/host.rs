@@ -63,7 +63,7 @@ use crate::{
 /// How long a search waits for the index.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time-out of a shutdown.
+/// How long a shutdown waits for the tasks of the host.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Connections to a set of MCP servers, and the only way to call their tools.
@@ -246,7 +246,8 @@ impl Host {
         self.call_context.call(call, &tool, &server, script).await
     }
 
-    /// Prepares the script; `None` if the call does not run a script.
+    /// Prepares the script; `None` if the call does not run a script. Only the server that [`Self::scripts`] describes
+    /// has [`Scripts`] as its extension.
     fn script(&self, call: &Call, tool: &CatalogTool, server: &Server) -> Option<Script> {
         let Transport::Native(native) = &server.spec.transport else {
             return None;
@@ -566,6 +567,7 @@ impl Host {
     }
 
     /// Runs an operation without side effects on a server's link. Repeats it on a new link if the session was lost.
+    /// `what` names the operation, or the item that it reads, in errors.
     ///
     /// `operation` is not an `AsyncFn`, because the compiler cannot require its futures to be `Send`.
     async fn on_link<T, F: Future<Output = Result<T, LinkError>> + Send>(

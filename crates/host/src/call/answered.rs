@@ -39,7 +39,7 @@ struct CoveredCalls {
 #[derive(Clone, Debug)]
 pub(super) struct AnswerRecord {
     /// The moment of the answer, to compare with other moments of this process.
-    pub(super) at: Instant,
+    pub(super) given_instant: Instant,
     /// Whether the answer is only in this map, because it was not or could not be stored.
     pub(super) is_session_only: bool,
     /// The time of the answer, to show to users.
@@ -99,8 +99,8 @@ impl RememberedAnswers {
     /// Adds an answer about `tools` of a server. Returns `false` if there was no room for some of them.
     pub(super) fn add(&self, tools: Vec<(String, DefinitionHash)>, answer: &GivenAnswer<'_>) -> bool {
         let GivenAnswer { server, fingerprint, caller, callers, is_session_only } = *answer;
-        let (at, given_at) = (Instant::now(), SystemTime::now());
-        let record = AnswerRecord { at, is_session_only, given_at, caller: caller.clone() };
+        let (given_instant, given_at) = (Instant::now(), SystemTime::now());
+        let record = AnswerRecord { given_instant, is_session_only, given_at, caller: caller.clone() };
         let principal = (callers == Callers::Same).then(|| caller.principal().key());
         let mut had_room = true;
         self.0.rcu(|all| {

@@ -57,10 +57,10 @@ impl UnderReview {
 
 impl Review for UnderReview {
     fn is_answered(&self) -> bool {
-        // An answer that is only in this map counts. Any other answer is also in the store, where another process may
-        // have deleted it. It counts only if a user gave it after this question was asked.
+        // A session-only answer counts. Any other answer is also in the store, where another process may have deleted
+        // it, so it counts only if a user gave it after this question was asked.
         let mut answers = self.session_answers.find(&self.tool, &self.fingerprint, self.caller.principal());
-        answers.any(|answer| answer.is_session_only || answer.at >= self.asked_at)
+        answers.any(|answer| answer.is_session_only || answer.given_instant >= self.asked_at)
     }
 
     fn set_answerer(&self, answerer: Caller) {

@@ -1,5 +1,5 @@
-//! Stores a tool's input schema for each provider. The schema is made on first use and stored with the tool, so that
-//! all catalogs with this tool share it.
+//! Stores the *cleaned* forms of a tool's input schema: one for each model provider, as that provider accepts it. Each
+//! form is made on first use and stored with the tool, so that all catalogs with this tool share it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use serde_json::{
 
 use super::schema::{Provider, clean};
 
-/// The schemas of one tool, each computed on first use, because most are never used. One for each [`Provider`].
+/// The schemas of one tool, one for each [`Provider`]. Each is computed on first use, because most are never used.
 #[derive(Debug, Default)]
 pub(crate) struct CleanedSchemas(OnceLock<Box<[OnceLock<CleanedSchema>; Provider::ALL.len()]>>);
 

@@ -18,7 +18,7 @@ use crate::{
     validate::{Mismatches, Unfit, Validator, plainly_fits},
 };
 
-/// A tool as listed on this connection.
+/// A tool as the server listed it.
 #[derive(Debug)]
 pub(crate) struct ListedTool {
     /// The tool as the server sent it, for calls, for checks of arguments, and for the comparison with its trusted
@@ -133,11 +133,11 @@ impl ListedTool {
 
 fn check(lazy_schema: &LazySchema, schema: &RawValue, value: &Value) -> Result<(), CheckFailure> {
     let unchecked = |why: &String| CheckFailure::Unchecked(why.clone());
-    let read = || {
+    let parse = || {
         let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
         Ok(Schema { schema, validator: OnceLock::new() })
     };
-    let Schema { schema, validator } = lazy_schema.get_or_init(read).as_ref().map_err(unchecked)?;
+    let Schema { schema, validator } = lazy_schema.get_or_init(parse).as_ref().map_err(unchecked)?;
     // For most values, the quick check spares the compilation of the schema.
     if plainly_fits(schema, value) {
         return Ok(());

@@ -105,7 +105,7 @@ pub struct Template {
     /// The template as the user wrote it.
     text: String,
     /// The bytes of literal text before the first placeholder.
-    head: usize,
+    head_length: usize,
     /// The part that comes first, and the bytes of literal text between both placeholders; `None` without `{server}`.
     middle: Option<(Part, usize)>,
 }
@@ -155,25 +155,25 @@ impl Template {
     /// Finds the placeholders. The caller has checked that the text holds `{tool}` once and `{server}` at most once.
     fn split(text: &str) -> Self {
         let tool = text.find(TOOL).unwrap_or_default();
-        let (head, middle) = match text.find(SERVER) {
+        let (head_length, middle) = match text.find(SERVER) {
             None => (tool, None),
             Some(server) if server < tool => (server, Some((Part::Server, tool - server - SERVER.len()))),
             Some(server) => (tool, Some((Part::Tool, server - tool - TOOL.len()))),
         };
-        Self { text: text.to_owned(), head, middle }
+        Self { text: text.to_owned(), head_length, middle }
     }
 
     fn form(&self) -> Form<'_> {
-        let (head, rest) = self.text.split_at(self.head);
+        let (head, rest) = self.text.split_at(self.head_length);
         match self.middle {
             None => Form::ToolOnly { head, tail: &rest[TOOL.len()..] },
-            Some((first, length)) => {
-                let (first_len, second_len) = match first {
+            Some((first, separator_length)) => {
+                let (first_length, second_length) = match first {
                     Part::Server => (SERVER.len(), TOOL.len()),
                     Part::Tool => (TOOL.len(), SERVER.len()),
                 };
-                let (separator, rest) = rest[first_len..].split_at(length);
-                Form::Both { head, first, separator, tail: &rest[second_len..] }
+                let (separator, rest) = rest[first_length..].split_at(separator_length);
+                Form::Both { head, first, separator, tail: &rest[second_length..] }
             }
         }
     }
@@ -232,9 +232,9 @@ impl Naming {
         self.dashes == Dashes::Keep && self.style.is_stable()
     }
 
-    /// Returns whether a tool of `server` can have the model-visible name `name`, judging by the two names only. A
-    /// plain name has only one owner if the style shows the server and dashes are kept; a name with a suffix can have
-    /// several.
+    /// Returns whether a tool of `server` can have the model-visible name `name`, judging by the two names only. For a
+    /// name with a suffix, this can be true for several servers. For a name without one, it is true for at most one
+    /// server if the style shows the server and dashes are kept.
     pub fn may_produce(&self, server: &str, name: &str) -> bool {
         match self.dashes {
             Dashes::Keep => self.style.form().may_produce(server, name),
@@ -318,7 +318,7 @@ enum Part {
     Tool,
 }
 
-/// A style as its pieces: literal text around one or two parts.
+/// The pieces of a style: literal text (`head`, `separator`, `tail`) around one or two parts.
 #[derive(Clone, Copy)]
 enum Form<'s> {
     Both { head: &'s str, first: Part, separator: &'s str, tail: &'s str },
@@ -334,7 +334,7 @@ enum Proposal {
 }
 
 impl Form<'_> {
-    /// Returns the name of a pair by the rules in the module's documentation, and whether it needs a suffix.
+    /// Returns the name of a pair by rules 1 to 4 in the module's documentation, and whether it needs a suffix.
     fn propose(self, cap: NameCap, (server, tool): (&str, &str)) -> Proposal {
         let (mut name, has_one_owner) = match self {
             Self::ToolOnly { head, tail } => ([head, &sanitised(tool), tail].concat(), is_name(tool)),

@@ -83,7 +83,7 @@ impl Catalog {
             .collect();
         let indexes: Vec<_> = servers.iter().map(|(server, index)| (&*server.words, *index)).collect();
         let ranked = rank(&Query::new(query), &indexes);
-        let mut best: Option<f32> = None;
+        let mut best_score: Option<f32> = None;
         ranked
             .into_iter()
             .filter(|ranked| selection.may_have(&servers[ranked.index].0.server))
@@ -93,7 +93,7 @@ impl Catalog {
                 let tool = self.find_pair(&server.server, &listed.tool.name)?;
                 selection.has(tool).then(|| Hit { tool: tool.clone(), score: ranked.score })
             })
-            .take_while(|hit| hit.score >= *best.get_or_insert(hit.score) * MIN_SCORE_SHARE)
+            .take_while(|hit| hit.score >= *best_score.get_or_insert(hit.score) * MIN_SCORE_SHARE)
             .take(limit)
             .collect()
     }

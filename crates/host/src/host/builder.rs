@@ -39,6 +39,7 @@ const MAX_EVENTS_BEHIND: usize = 1_024;
 /// The same limit for a host that borrows servers of a [lender](HostBuilder::lender). A team can have such a host for
 /// each member, and the buffer for events takes most of its memory.
 const MAX_EVENTS_BEHIND_BORROWER: usize = 128;
+
 /// How many messages may wait for the keeper, the task that owns the set of servers.
 const INBOX_LENGTH: usize = 16;
 
@@ -249,9 +250,9 @@ impl HostBuilder {
     /// Offers servers of another host, `lender`, in addition to the servers of this host: those that
     /// [`ServerSpec::is_for`](crate::ServerSpec::is_for) allows for `principal`. Their calls use the gate, asker and
     /// witness of this host, but `lender` starts and stops the servers. This host follows each change in the set of
-    /// servers of `lender`, and has the events of a lent server that concern all its users: its state, that it has
-    /// connected or disconnected, and that its prompts or resources have changed. A server of this host replaces a lent
-    /// server of the same name. Default: none.
+    /// servers of `lender`. It also reports those events of a lent server that concern all its users: changes of its
+    /// state, connections, disconnections, and changes of its prompts and resources. A server of this host replaces a
+    /// lent server of the same name. Default: none.
     pub fn lender(mut self, lender: Host, principal: Principal) -> Self {
         self.lender = Some((lender, principal));
         self

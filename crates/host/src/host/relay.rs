@@ -22,6 +22,7 @@ use crate::{
 
 const COMPLETION: &str = "completion/complete";
 
+/// The answer for a server without completions.
 const NO_COMPLETION: Bytes = Bytes::from_static(br#"{"completion":{"values":[]}}"#);
 
 /// A list of a server, other than its list of tools.
@@ -86,8 +87,8 @@ impl Relay {
         self
     }
 
-    /// Sets the caller, which is shown to a user with a question during the request. Default: the program that embeds
-    /// this library.
+    /// Sets the caller, whose quotas apply. A question during the request shows the caller to the user. Default: the
+    /// program that embeds this library.
     pub fn caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
         self

@@ -163,9 +163,9 @@ pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
         None => {
             let split_at_dot = || {
                 // The longest name of a server wins, because names may contain dots.
-                let at = selector.rmatch_indices('.').find(|(at, _)| servers.contains_key(&selector[..*at]))?.0;
+                let dot = selector.rmatch_indices('.').find(|(dot, _)| servers.contains_key(&selector[..*dot]))?.0;
                 // A selector with dots may also be the whole name of a server.
-                (!servers.contains_key(selector)).then(|| (&selector[..at], &selector[at + 1..]))
+                (!servers.contains_key(selector)).then(|| (&selector[..dot], &selector[dot + 1..]))
             };
             let (server, tool) = selector.split_once('/').or_else(split_at_dot).unwrap_or((selector, ""));
             why_of(server, tool, selector, servers, catalog)
@@ -195,7 +195,8 @@ impl Trail {
         ok.then_some(())
     }
 
-    /// Checks the steps up to the first that fails.
+    /// Checks each step for the tool `tool` of the server `name`, up to the first step that fails. Without a name in
+    /// `tool`, checks the server only.
     fn check_server(&mut self, name: &str, tool: &str, servers: &Servers, catalog: &Catalog) -> Option<()> {
         let Some(server) = servers.get(name) else {
             self.is_unknown = true;

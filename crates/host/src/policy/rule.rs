@@ -347,7 +347,7 @@ impl Rule {
         let server = request.server.as_str();
         let is_careful = self.effect != Effect::Allow;
         self.pattern.matches(server, request.tool)
-            || request.in_catalog.is_some_and(|tool| self.pattern.is_name(&tool.name, server, is_careful))
+            || request.catalog_tool.is_some_and(|tool| self.pattern.is_name(&tool.name, server, is_careful))
     }
 
     /// Returns whether the rule covers this call: the pattern matches the tool, and the call meets all conditions.

@@ -92,8 +92,8 @@ impl Discovery {
             Some(server) => Arc::new(self.selection_of(&catalog, server)?),
             None => self.selection.clone(),
         };
-        let searched = catalog.clone();
-        let hits = spawn_blocking(move || searched.search(&query, limit, &selection)).await;
+        let searched_catalog = catalog.clone();
+        let hits = spawn_blocking(move || searched_catalog.search(&query, limit, &selection)).await;
         let hits = hits.map_err(|_| "the search failed".to_owned())?;
         if hits.is_empty() {
             let note = "nothing fits; try other words, or one of these servers";
@@ -116,6 +116,7 @@ impl Discovery {
         }
     }
 
+    /// Returns the names of the servers that have a tool in the selection.
     fn servers(&self, catalog: &Catalog) -> BTreeSet<String> {
         catalog.tools().filter(|tool| self.selection.has(tool)).map(|tool| tool.server.to_string()).collect()
     }

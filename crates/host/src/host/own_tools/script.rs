@@ -58,7 +58,8 @@ pub struct ScriptCallError {
 
 /// The tools of one run of a script.
 ///
-/// Clones share the run, so an interpreter can make several calls at once. The interpreter must limit how many.
+/// Clones belong to the same run, so an interpreter can make several calls at once. The interpreter must limit how
+/// many.
 #[derive(Clone)]
 pub struct ScriptTools(Arc<ScriptRun>);
 
