@@ -109,13 +109,13 @@ impl Catalog {
     /// call.
     #[must_use]
     pub fn findings(&self) -> Findings {
-        let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
+        let all_tools: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
         let mut findings = Findings::new();
-        let names = NameIndex::of(&all);
-        for tool in all {
-            let found = names.findings(tool);
-            if !found.is_empty() {
-                findings.insert((tool.server.clone(), tool.tool().name.clone()), found);
+        let names = NameIndex::of(&all_tools);
+        for tool in all_tools {
+            let tool_findings = names.findings(tool);
+            if !tool_findings.is_empty() {
+                findings.insert((tool.server.clone(), tool.tool().name.clone()), tool_findings);
             }
         }
         findings
@@ -124,8 +124,8 @@ impl Catalog {
     /// Returns the findings in `tool`, compared with all other tools. Reads their names: too slow for every call.
     #[must_use]
     pub fn findings_of(&self, tool: &CatalogTool) -> Vec<Finding> {
-        let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
-        NameIndex::of(&all).findings(tool)
+        let all_tools: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
+        NameIndex::of(&all_tools).findings(tool)
     }
 }
 
@@ -200,18 +200,19 @@ fn find_hidden(place: &str, content: &str) -> Option<Finding> {
     Some(new_finding(FindingKind::Hidden, place, &what))
 }
 
-/// Returns whether the sanitiser escapes this character, other than line ends and tabs.
+/// Returns whether [`text::for_terminal`] escapes this character. Line ends and tabs do not count.
 fn is_invisible(c: char) -> bool {
     let mut bytes = [0; 4];
-    let alone: &str = c.encode_utf8(&mut bytes);
-    !matches!(c, '\n' | '\r' | '\t') && matches!(text::for_terminal(alone), Cow::Owned(_))
+    let as_text: &str = c.encode_utf8(&mut bytes);
+    !matches!(c, '\n' | '\r' | '\t') && matches!(text::for_terminal(as_text), Cow::Owned(_))
 }
 
-/// Adds to each finding of hidden characters whether models and clients get these characters. `shown` has the findings
-/// in the definition that models and clients get.
-fn add_whether_shown(found: &mut [Finding], shown: &[Finding]) {
-    for finding in found.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
-        let is_shown = shown.iter().any(|other| other.kind == FindingKind::Hidden && other.place == finding.place);
+/// Adds to each finding of hidden characters whether models and clients get these characters. `shown_findings` are the
+/// findings in the definition that models and clients get.
+fn add_whether_shown(findings: &mut [Finding], shown_findings: &[Finding]) {
+    for finding in findings.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
+        let is_shown =
+            shown_findings.iter().any(|other| other.kind == FindingKind::Hidden && other.place == finding.place);
         finding.what += match is_shown {
             true => "; models and clients get them as they are",
             false => "; they are left out of what models and clients get",
@@ -232,7 +233,7 @@ struct NameIndex<'a> {
 }
 
 impl<'a> NameIndex<'a> {
-    fn of(all: &[&'a CatalogTool]) -> Self {
+    fn of(all_tools: &[&'a CatalogTool]) -> Self {
         let mut names = Self {
             tools: BTreeMap::new(),
             servers: BTreeMap::new(),
@@ -240,7 +241,7 @@ impl<'a> NameIndex<'a> {
             pairs: BTreeSet::new(),
         };
         let mut ambiguous = BTreeSet::new();
-        for tool in all {
+        for tool in all_tools {
             let (server, name) = (&tool.server, tool.tool().name.as_str());
             names.tools.entry(look_alike_key(name)).or_default().entry(name).or_insert(server);
             names.servers.entry(look_alike_key(server.as_str())).or_default().insert(server.as_str());
@@ -266,28 +267,29 @@ impl<'a> NameIndex<'a> {
         // As in `in_tool`, this does not fail.
         let to_json = |tool: &Tool| serde_json::from_str(&canonical_definition(tool)).unwrap_or_default();
         let definition = to_json(tool.as_listed());
-        let mut found = in_definition(&definition);
-        if found.iter().any(|finding| finding.kind == FindingKind::Hidden) {
-            add_whether_shown(&mut found, &in_definition(&to_json(tool.tool())));
+        let mut findings = in_definition(&definition);
+        if findings.iter().any(|finding| finding.kind == FindingKind::Hidden) {
+            add_whether_shown(&mut findings, &in_definition(&to_json(tool.tool())));
         }
-        found.extend(self.look_alikes(tool));
-        found.extend(self.mentions(tool, &definition));
-        found.truncate(MAX_FINDINGS);
-        found
+        findings.extend(self.look_alikes(tool));
+        findings.extend(self.mentions(tool, &definition));
+        findings.truncate(MAX_FINDINGS);
+        findings
     }
 
     /// Returns findings for other names that look like that of `tool`.
     fn look_alikes(&self, tool: &CatalogTool) -> Vec<Finding> {
         let mut findings = Vec::new();
         let name = tool.tool().name.as_str();
-        let alike = self.tools.get(&look_alike_key(name)).into_iter().flatten().find(|(other, _)| **other != name);
-        if let Some((other, server)) = alike {
+        let look_alike = self.tools.get(&look_alike_key(name)).into_iter().flatten().find(|(other, _)| **other != name);
+        if let Some((other, server)) = look_alike {
             let what = format!("{name} looks like {other} of {server}");
             findings.push(new_finding(FindingKind::LookAlike, "name", &what));
         }
         let server = tool.server.as_str();
-        let alike = self.servers.get(&look_alike_key(server)).into_iter().flatten().find(|other| **other != server);
-        if let Some(other) = alike {
+        let look_alike =
+            self.servers.get(&look_alike_key(server)).into_iter().flatten().find(|other| **other != server);
+        if let Some(other) = look_alike {
             let what = format!("the server {server} looks like the server {other}");
             findings.push(new_finding(FindingKind::LookAlike, "server", &what));
         }

@@ -47,7 +47,7 @@ impl TraceContext {
     }
 
     /// Reads the context from fields with these names: `traceparent`, `tracestate` and `baggage`, as in HTTP and in
-    /// `_meta`.
+    /// `_meta`. `None` without a valid `traceparent`.
     pub fn from_fields<'a>(field: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
         let mut context = Self::new(field("traceparent")?)?;
         context.tracestate = field("tracestate").and_then(|state| checked_state(state, MAX_TRACESTATE_BYTES));

@@ -3,8 +3,8 @@
 //! A condition matches one argument of a call against a glob or a regular expression, within bounds. `number` compares
 //! numbers by value, because a model may write the same number in several ways.
 //!
-//! A rule that denies or confirms is *careful*: if it is uncertain whether an argument matches, it does. For a rule
-//! that allows, it does not.
+//! It can be uncertain whether an argument matches. A rule that denies or confirms is *careful*: for such a rule, the
+//! argument then counts as matching. For a rule that allows, it does not.
 
 mod number;
 
@@ -20,13 +20,13 @@ use crate::{
 };
 
 /// The longest regular expression, in bytes.
-const REGEX_BYTES: usize = 512;
+const MAX_REGEX_BYTES: usize = 512;
 
 /// The largest size of a compiled regular expression, in bytes.
-const COMPILED_BYTES: usize = 256 * 1024;
+const MAX_COMPILED_BYTES: usize = 256 * 1024;
 
 /// The longest text of an argument, in bytes, that is matched. A limit keeps the check quick.
-const TEXT_BYTES: usize = 64 * 1024;
+const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 /// The reason why a rule was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,18 +99,20 @@ impl ArgumentRule {
     /// # Errors
     /// [`BadRule`].
     pub fn regex(argument_path: &str, regex: &str) -> Result<Self, BadRule> {
-        let bad = |problem: String| BadRule::Regex { problem };
-        if regex.len() > REGEX_BYTES {
-            return Err(bad(format!("it is longer than {REGEX_BYTES} bytes")));
+        let bad_regex = |problem: String| BadRule::Regex { problem };
+        if regex.len() > MAX_REGEX_BYTES {
+            return Err(bad_regex(format!("it is longer than {MAX_REGEX_BYTES} bytes")));
         }
         // Compile the expression alone first: an extra `)` in it would close the group that is put around it below.
         let compile = |regex: &str| {
             let mut builder = RegexBuilder::new(regex);
             // A line break in a path must not make a rule miss it.
-            builder.dot_matches_new_line(true).size_limit(COMPILED_BYTES).dfa_size_limit(COMPILED_BYTES);
+            builder.dot_matches_new_line(true).size_limit(MAX_COMPILED_BYTES).dfa_size_limit(MAX_COMPILED_BYTES);
             builder.build().map_err(|error| match error {
-                regex::Error::CompiledTooBig(_) => bad(format!("it takes more than {} KiB", COMPILED_BYTES / 1024)),
-                error => bad(last_line(&error.to_string())),
+                regex::Error::CompiledTooBig(_) => {
+                    bad_regex(format!("it takes more than {} KiB", MAX_COMPILED_BYTES / 1024))
+                }
+                error => bad_regex(last_line(&error.to_string())),
             })
         };
         compile(regex)?;
@@ -143,11 +145,11 @@ impl ArgumentRule {
         arguments.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
     }
 
-    /// Recurses as deep as the arguments nest, which the parser bounds.
+    /// Returns whether `value` matches. Recurses as deep as the arguments nest, which the parser bounds.
     fn matches(&self, value: &Value, is_careful: bool) -> bool {
         match value {
             Value::Null => false,
-            Value::String(text) if text.len() > TEXT_BYTES => is_careful,
+            Value::String(text) if text.len() > MAX_TEXT_BYTES => is_careful,
             Value::String(text) => {
                 // Some servers accept a number that is written as text.
                 self.matches_text(text)
