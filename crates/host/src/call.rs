@@ -75,6 +75,7 @@ use crate::{
 /// A call of a tool.
 #[derive(Clone)]
 pub struct Call {
+    // The methods that set these fields describe them.
     tool_reference: ToolReference,
     arguments: Map<String, Value>,
     asker: Option<SharedAsker>,
@@ -431,8 +432,8 @@ impl CallContext {
             caller: call.caller.clone(),
             on_progress: Some(self.on_progress(id, call.on_progress.clone())),
             idle,
-            // The total is at least the idle time that the caller has set. The wait for the connection counts as part of
-            // the call's time.
+            // The total is at least the idle time that the caller has set. The wait for the connection counts as part
+            // of the call's time.
             total: server.spec.timeouts.call_total.max(idle).saturating_sub(wait_start.elapsed()),
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
             trace: call.trace.clone(),
@@ -536,8 +537,8 @@ struct ApprovedCall<'a> {
 /// events.
 const PROGRESS_INTERVAL_MS: u64 = 100;
 
-/// The server of a request, and the name of the requested item. Waits for the link to the server, and creates the errors
-/// of the request.
+/// The server of a request, and the name of the requested item. Waits for the link to the server, and creates the
+/// errors of the request.
 pub(crate) struct Target<'a> {
     pub(crate) server_name: &'a ServerName,
     /// The name of the tool, prompt or resource, for errors.

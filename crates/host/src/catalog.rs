@@ -312,19 +312,18 @@ impl Catalog {
         }
     }
 
-    /// Selects as [`Self::select`] does, but only among the tools of `selection`. The error reveals nothing about other
-    /// tools.
+    /// Selects as [`Self::select`] does, but only among the tools of `selection`.
     ///
     /// # Errors
-    /// [`UnknownTool`], with similar names of that selection.
+    /// [`UnknownTool`], with similar names of that selection. It reveals nothing about other tools.
     pub fn select_within(&self, selector: &str, selection: &Selection) -> Result<&CatalogTool, UnknownTool> {
         match self.find(selector) {
             Some(tool) if selection.has(tool) => Ok(tool),
             _ => {
                 let mut suggestions = self.similar_to(selector);
                 suggestions.retain(|similar| self.find(similar).is_some_and(|tool| selection.has(tool)));
-                let shown = text::clip(selector, MAX_SHOWN_SELECTOR_BYTES);
-                Err(UnknownTool { selector: text::for_line(&shown).into_owned(), suggestions })
+                let clipped = text::clip(selector, MAX_SHOWN_SELECTOR_BYTES);
+                Err(UnknownTool { selector: text::for_line(&clipped).into_owned(), suggestions })
             }
         }
     }

@@ -334,8 +334,10 @@ impl Reach {
 #[derive(Clone)]
 pub struct Guard {
     rules: Arc<EgressRules>,
+    /// The kinds of addresses that are allowed without a rule.
     reach: Reach,
     lookup: Arc<dyn Lookup>,
+    /// The names of the proxies in the environment.
     proxies: Arc<BTreeSet<String>>,
 }
 

@@ -245,8 +245,8 @@ impl Glob {
         let kind = match (glob, glob.strip_suffix('*'), glob.strip_prefix('*')) {
             ("*", ..) => GlobKind::Any,
             (name, ..) if is_plain(name) => GlobKind::Exactly(name.into()),
-            (_, Some(start), _) if is_plain(start) => GlobKind::BeginsWith(start.into()),
-            (_, _, Some(end)) if is_plain(end) => GlobKind::EndsWith(end.into()),
+            (_, Some(prefix), _) if is_plain(prefix) => GlobKind::BeginsWith(prefix.into()),
+            (_, _, Some(suffix)) if is_plain(suffix) => GlobKind::EndsWith(suffix.into()),
             _ => GlobKind::Automaton(Box::new(parsed.compile_matcher())),
         };
         Ok(Self { kind, specificity: GlobSpecificity::of(glob) })
@@ -256,8 +256,8 @@ impl Glob {
         match &self.kind {
             GlobKind::Any => true,
             GlobKind::Exactly(name) => **name == *text,
-            GlobKind::BeginsWith(start) => text.starts_with(&**start),
-            GlobKind::EndsWith(end) => text.ends_with(&**end),
+            GlobKind::BeginsWith(prefix) => text.starts_with(&**prefix),
+            GlobKind::EndsWith(suffix) => text.ends_with(&**suffix),
             GlobKind::Automaton(matcher) => matcher.is_match(text),
         }
     }

@@ -60,13 +60,13 @@ pub(crate) fn cleaned_tool(tool: &Tool) -> Result<Option<Tool>, String> {
     {
         return Ok(None);
     }
-    let mut shown = tool.clone();
-    shown.title = title.or(shown.title);
-    shown.description = description.or(shown.description);
-    shown.annotations.title = annotation_title.or(shown.annotations.title);
-    shown.input_schema = input.unwrap_or(shown.input_schema);
-    shown.output_schema = output.or(shown.output_schema);
-    Ok(Some(shown))
+    let mut cleaned = tool.clone();
+    cleaned.title = title.or(cleaned.title);
+    cleaned.description = description.or(cleaned.description);
+    cleaned.annotations.title = annotation_title.or(cleaned.annotations.title);
+    cleaned.input_schema = input.unwrap_or(cleaned.input_schema);
+    cleaned.output_schema = output.or(cleaned.output_schema);
+    Ok(Some(cleaned))
 }
 
 /// Returns the text without invisible characters; `None` if there are none in it.
@@ -85,13 +85,13 @@ fn clean(text: &mut String) {
 
 /// Returns the schema without invisible characters; `None` if there are none in it.
 fn cleaned_schema(raw: &RawValue) -> Result<Option<Box<RawValue>>, serde_json::Error> {
-    let written = raw.get();
+    let json = raw.get();
     // Most schemas contain no invisible character, and no escape that could mean one: they need not be parsed.
-    let is_plain = !["\\u", "\\b", "\\f"].iter().any(|escape| written.contains(escape));
-    if is_plain && matches!(without_invisible(written), Cow::Borrowed(_)) {
+    let is_plain = !["\\u", "\\b", "\\f"].iter().any(|escape| json.contains(escape));
+    if is_plain && matches!(without_invisible(json), Cow::Borrowed(_)) {
         return Ok(None);
     }
-    let mut schema: Value = serde_json::from_str(written)?;
+    let mut schema: Value = serde_json::from_str(json)?;
     if !clean_schema(&mut schema) {
         return Ok(None);
     }

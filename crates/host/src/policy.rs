@@ -195,8 +195,8 @@ impl Gate for Policy {
         let context = self.context();
         let verdict = self.own_layer.judge(request, context);
         self.stricter_layers.iter().fold(verdict, |verdict, layer| {
-            let other = layer.judge(request, context);
-            if other.strictness() > verdict.strictness() { other } else { verdict }
+            let layer_verdict = layer.judge(request, context);
+            if layer_verdict.strictness() > verdict.strictness() { layer_verdict } else { verdict }
         })
     }
 }

@@ -151,8 +151,8 @@ impl Resolver for Verbatim {
     }
 }
 
-/// Authorizes requests: provides their `Authorization` header, and a proof if the token is bound to a key. When a server
-/// refuses a request, decides whether to send it again.
+/// Authorizes requests: provides their `Authorization` header, and a proof if the token is bound to a key. When a
+/// server refuses a request, decides whether to send it again.
 ///
 /// The host calls the authorizer for HTTP servers whose entry has no `Authorization` header. By default
 /// there is no authorizer: requests then have no such header, and a server that requires the header is in the state

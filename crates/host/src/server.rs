@@ -56,14 +56,14 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     number: u64,
-    began: Instant,
+    start: Instant,
 }
 
 impl Snapshot {
     /// Begins the round `number`, unless it has begun already.
     fn begin_round(&mut self, number: u64) {
         if self.round.number != number {
-            self.round = Round { number, began: Instant::now() };
+            self.round = Round { number, start: Instant::now() };
             self.was_tried_before |= self.attempts > 0;
             self.attempts = 0;
         }
@@ -162,7 +162,7 @@ impl Server {
             // A server that may not be started counts as settled.
             attempts: unstartable.is_some().into(),
             was_tried_before: false,
-            round: Round { number: 0, began: Instant::now() },
+            round: Round { number: 0, start: Instant::now() },
             rechecks: 0,
         });
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
@@ -249,7 +249,7 @@ impl Server {
     pub(crate) fn round_deadline(&self, limit: Duration) -> Option<Instant> {
         let round = self.snapshot_receiver.borrow().round;
         let starts_now = *self.wake.round.borrow() > round.number;
-        let deadline = deadline(if starts_now { Instant::now() } else { round.began }, limit);
+        let deadline = deadline(if starts_now { Instant::now() } else { round.start }, limit);
         (deadline > Instant::now()).then_some(deadline)
     }
 

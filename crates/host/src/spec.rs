@@ -68,8 +68,8 @@ impl ServerName {
         } else {
             return Ok(Self(name));
         };
-        let shown = crate::text::clip(&name, Self::MAX_BYTES);
-        Err(BadServerName { name: crate::text::for_line(&shown).into_owned(), why })
+        let clipped = crate::text::clip(&name, Self::MAX_BYTES);
+        Err(BadServerName { name: crate::text::for_line(&clipped).into_owned(), why })
     }
 
     /// Returns the name as text.

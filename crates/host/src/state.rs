@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Why a server has failed, as one text that is safe to print. It may end with the last output of the server, which only
-/// some readers may see. Serialised and displayed as the whole text.
+/// Why a server has failed, as one text that is safe to print. It may end with the last output of the server, which
+/// only some readers may see. Serialised and displayed as the whole text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureText {
     /// The cause, and then the output of the server.

@@ -47,8 +47,8 @@ const MAX_PATTERN_STATES: u64 = 50_000;
 /// The most evaluations of one validation. About 50 ms in an optimised build.
 const MAX_STEPS: u64 = 1_000_000;
 
-/// The most evaluations of a validation that collects all messages of a failure. Collecting messages costs many times as
-/// much as a plain check.
+/// The most evaluations of a validation that collects all messages of a failure. Collecting messages costs many times
+/// as much as a plain check.
 const MAX_STEPS_FOR_ALL_MESSAGES: u64 = 20_000;
 
 /// The most evaluations of a validation that collects at least the first message of a failure.

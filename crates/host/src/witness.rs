@@ -259,8 +259,8 @@ pub struct Caller {
     details: Option<Arc<CallerDetails>>,
 }
 
-/// The known facts about a caller besides its principal and its way in. The methods of [`Caller`] that set them say what
-/// they hold.
+/// The known facts about a caller besides its principal and its way in. The methods of [`Caller`] that set them say
+/// what they hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct CallerDetails {
     client: Option<Arc<str>>,

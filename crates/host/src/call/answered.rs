@@ -14,8 +14,8 @@ use crate::{
     witness::{Caller, Way},
 };
 
-/// The largest number of answers that are kept, because they stay in memory until the program ends. Answers that are also
-/// in a store make room for those that are not.
+/// The largest number of answers that are kept, because they stay in memory until the program ends. Answers that are
+/// also in a store make room for those that are not.
 const MAX_ANSWERS: usize = 10_000;
 
 /// The answers since the program began, by the calls that they cover. Calls only read the map; each answer of a user
@@ -87,12 +87,12 @@ impl RememberedAnswers {
         fingerprint: &str,
         principal: &Principal,
     ) -> impl Iterator<Item = AnswerRecord> {
-        let all = self.0.load();
-        let keys = if all.is_empty() { vec![] } else { vec![None, Some(principal.key())] };
+        let answers = self.0.load();
+        let keys = if answers.is_empty() { vec![] } else { vec![None, Some(principal.key())] };
         keys.into_iter().filter_map(move |principal| {
             let (server, definition) = (tool.server.clone(), tool.definition_hash());
             let (fingerprint, tool) = (fingerprint.to_owned(), tool.tool().name.clone());
-            all.get(&CoveredCalls { server, fingerprint, tool, definition, principal }).cloned()
+            answers.get(&CoveredCalls { server, fingerprint, tool, definition, principal }).cloned()
         })
     }
 
@@ -103,24 +103,24 @@ impl RememberedAnswers {
         let record = AnswerRecord { given_instant, is_session_only, given_at, caller: caller.clone() };
         let principal = (callers == Callers::Same).then(|| caller.principal().key());
         let mut had_room = true;
-        self.0.rcu(|all| {
+        self.0.rcu(|answers| {
             // This runs again if another thread has replaced the map meanwhile.
             had_room = true;
-            let mut all = HashMap::clone(all);
-            if is_session_only && all.len() + tools.len() > MAX_ANSWERS {
-                all.retain(|_, record| record.is_session_only);
+            let mut answers = HashMap::clone(answers);
+            if is_session_only && answers.len() + tools.len() > MAX_ANSWERS {
+                answers.retain(|_, record| record.is_session_only);
             }
             for (tool, definition) in &tools {
                 let (server, tool, principal) = (server.clone(), tool.clone(), principal.clone());
                 let fingerprint = fingerprint.to_owned();
                 let covered = CoveredCalls { server, fingerprint, tool, definition: *definition, principal };
-                if all.len() < MAX_ANSWERS || all.contains_key(&covered) {
-                    all.insert(covered, record.clone());
+                if answers.len() < MAX_ANSWERS || answers.contains_key(&covered) {
+                    answers.insert(covered, record.clone());
                 } else {
                     had_room = false;
                 }
             }
-            all
+            answers
         });
         had_room
     }
@@ -132,24 +132,24 @@ impl RememberedAnswers {
 
     /// Removes the answers that `is_meant` selects. Returns how many of the removed answers were only in this map.
     pub(crate) fn forget(&self, is_meant: impl Fn(&SessionAnswer) -> bool) -> usize {
-        let mut forgotten = 0;
-        self.0.rcu(|all| {
+        let mut forgotten_count = 0;
+        self.0.rcu(|answers| {
             // This runs again if another thread has replaced the map meanwhile.
-            forgotten = 0;
-            let mut all = HashMap::clone(all);
-            all.retain(|covered, record| {
+            forgotten_count = 0;
+            let mut answers = HashMap::clone(answers);
+            answers.retain(|covered, record| {
                 let is_forgotten = is_meant(&session_answer((covered, record)));
-                forgotten += usize::from(is_forgotten && record.is_session_only);
+                forgotten_count += usize::from(is_forgotten && record.is_session_only);
                 !is_forgotten
             });
-            all
+            answers
         });
-        forgotten
+        forgotten_count
     }
 }
 
 fn session_answer((covered, record): (&CoveredCalls, &AnswerRecord)) -> SessionAnswer {
-    // The map has only the key of the principal. The principal itself is that of the call in question.
+    // The map has only the key of the principal. The principal itself is that of the call that the question was about.
     let principal = covered.principal.as_ref().map(|_| record.caller.principal().clone());
     let CoveredCalls { server, tool, definition, .. } = covered.clone();
     SessionAnswer { server, tool, definition, principal, way: record.caller.way(), given_at: record.given_at }

@@ -30,7 +30,7 @@ use crate::{
 /// The longest text about a problem with arguments, in bytes.
 const MAX_PROBLEM_BYTES: usize = 500;
 
-/// A call that waits for the answer to a question. The asker of the question gets it as a [`Review`].
+/// A call that waits for a user's answer. The asker of the question gets this value as a [`Review`].
 struct UnderReview {
     session_answers: Arc<RememberedAnswers>,
     gate: Arc<dyn Gate>,
@@ -162,7 +162,7 @@ impl CallContext {
         answers.recall(query).await
     }
 
-    /// Asks the user, and carries out the answer. Returns the arguments to send.
+    /// Asks the user, and remembers the answer if the user wants that. Returns the arguments to send.
     async fn ask(
         &self,
         running: &mut RunningCall<'_>,
@@ -271,7 +271,7 @@ impl CallContext {
             }
             false => vec![(tool.tool().name.clone(), tool.definition_hash())],
         };
-        let stored = match (&self.answer_store, scope) {
+        let is_stored = match (&self.answer_store, scope) {
             (Some(answer_store), AnswerScope::Tool | AnswerScope::Server) => {
                 let (server, tools, by) = (&tool.server, &tools, caller.way());
                 answer_store.remember(NewAnswer { server, fingerprint, tools, of_server, principal, by }).await
@@ -280,9 +280,9 @@ impl CallContext {
         };
         let server = &tool.server;
         // A stored answer is added as well: it settles other questions that are open now ([`Review::is_answered`]).
-        let answer = GivenAnswer { server, fingerprint, caller, callers, is_session_only: !stored };
+        let answer = GivenAnswer { server, fingerprint, caller, callers, is_session_only: !is_stored };
         let had_room = self.session_answers.add(tools, &answer);
-        match (stored, of_server) {
+        match (is_stored, of_server) {
             (false, _) if !had_room => "not for all of these tools: too many answers are remembered already",
             (true, false) => "always, for this tool",
             (true, true) => "always, for all tools of this server",

@@ -48,7 +48,9 @@ impl ToolDefinition {
 /// Cheap to clone. Equal kinds get the same block of the same catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockKind {
+    /// The format of the definitions.
     wire: Wire,
+    /// The provider whose rules the schemas follow.
     provider: Provider,
     selection: Arc<Selection>,
 }
@@ -84,7 +86,9 @@ pub struct ToolBlock {
     wire: Wire,
     tools: Arc<[ToolDefinition]>,
     json: Arc<RawValue>,
+    /// The bytes of `json`, which share its memory.
     bytes: Bytes,
+    /// The estimated tokens of the definitions.
     tokens: usize,
 }
 

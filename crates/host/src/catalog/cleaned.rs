@@ -26,14 +26,14 @@ impl CleanedSchemas {
     /// Returns the schema for `provider`. `raw` is the schema as the server wrote it, and must be the same in each
     /// call.
     pub(crate) fn get(&self, provider: Provider, raw: &RawValue) -> &CleanedSchema {
-        let all = self.0.get_or_init(Box::default);
+        let schemas = self.0.get_or_init(Box::default);
         let index = match provider {
             Provider::OpenAi => 0,
             Provider::Anthropic => 1,
             Provider::Gemini => 2,
             Provider::None => 3,
         };
-        all[index].get_or_init(|| CleanedSchema::new(provider, raw))
+        schemas[index].get_or_init(|| CleanedSchema::new(provider, raw))
     }
 }
 
@@ -42,7 +42,8 @@ impl CleanedSchema {
         // JSON that nests deeper than 128 levels cannot be read, and counts as no schema.
         let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
         let cleaned = clean(&schema, provider).schema;
-        let has_properties = cleaned.get("properties").and_then(Value::as_object).is_some_and(|all| !all.is_empty());
+        let has_properties =
+            cleaned.get("properties").and_then(Value::as_object).is_some_and(|properties| !properties.is_empty());
         let json = match provider {
             Provider::None => raw.to_owned(),
             _ => to_raw_value(&cleaned).unwrap_or_else(|_| raw.to_owned()),

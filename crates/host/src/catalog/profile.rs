@@ -96,12 +96,12 @@ impl ToolProfile {
     /// Returns the tool that models see under `name`, even if it is in quarantine.
     #[must_use]
     pub fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
-        let found = match self.tool_renamed_to(name) {
+        let tool = match self.tool_renamed_to(name) {
             Some((server, tool)) => catalog.tool_of(server, tool),
             None => catalog.get(name).or_else(|| catalog.quarantined_tool(name)),
         };
         // `quarantined_tool` also accepts other spellings, by which a renamed tool must not be found.
-        found.filter(|tool| self.has(tool) && (self.name_of(tool) == name || self.new_name(tool).is_none()))
+        tool.filter(|tool| self.has(tool) && (self.name_of(tool) == name || self.new_name(tool).is_none()))
     }
 
     /// Returns the selector (`server/tool`) of the tool that this profile renames to `name`; `None` if it renames no

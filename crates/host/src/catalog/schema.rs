@@ -149,8 +149,8 @@ fn allows_type(schema: &Map<String, Value>, name: &str) -> bool {
     }
 }
 
-/// Removes repeated names from `required`, here and in all subschemas. Merging leaves them there: a schema can have very
-/// many parts, and a search at each merge of two parts would take minutes.
+/// Removes repeated names from `required`, here and in all subschemas. Merging leaves them there: a schema can have
+/// very many parts, and a search at each merge of two parts would take minutes.
 fn drop_repeated_names(schema: &mut Map<String, Value>, report: &mut Report) {
     if let Some(Value::Array(names)) = schema.get_mut("required") {
         keep_first_of_each(names);

@@ -146,7 +146,8 @@ fn shown_name(name: &str) -> String {
 }
 
 fn literal(value: &Value) -> String {
-    // Write only the beginning of a long value, instead of cutting the whole: a schema may refer to it a thousand times.
+    // Write only the beginning of a long value, instead of cutting the whole: a schema may refer to it a thousand
+    // times.
     text::for_line(&clipped_message(value)).into_owned()
 }
 

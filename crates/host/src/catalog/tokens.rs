@@ -3,8 +3,8 @@
 //! Providers write tool definitions into the prompt in their own forms, and each model has its own tokenizer. So an
 //! exact number does not exist, and the estimate only has to show which servers are expensive. It counts what most
 //! tokenizers have in common, always rounded up: one token for 12 letters of a run of ASCII letters, for three digits
-//! of a number, and for four characters of a run of punctuation. White space belongs to the next word. Other scripts are
-//! counted by character.
+//! of a number, and for four characters of a run of punctuation. White space belongs to the next word. Other scripts
+//! are counted by character.
 //!
 //! Measured on the 82 definitions of eight public MCP servers (everything, filesystem, memory, sequential-thinking,
 //! github, git, time, fetch; 10,190 tokens): against `o200k_base` the sum is 2 % below and each definition between 12 %

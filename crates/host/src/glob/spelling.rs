@@ -13,9 +13,9 @@ const MCP_SINGLE: &str = "mcp_";
 const DIVIDER: &str = "__";
 
 impl Pattern {
-    /// Returns the further pairs of server and tool that the pattern could mean, each as a separate pattern; none if the
-    /// pattern is written `server/tool`. [`Self::matches`] does not accept these pairs. They are for rules that forbid
-    /// or confirm. A `_` in such a pattern also stands for a character that model-visible names replace by `_`.
+    /// Returns the further pairs of server and tool that the pattern could mean, each as a separate pattern; none if
+    /// the pattern is written `server/tool`. [`Self::matches`] does not accept these pairs. They are for rules that
+    /// forbid or confirm. A `_` in such a pattern also stands for a character that model-visible names replace by `_`.
     #[must_use]
     pub fn every_reading(&self) -> Vec<Self> {
         if self.server.is_some() {

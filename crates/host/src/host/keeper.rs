@@ -169,10 +169,10 @@ impl LentServers {
         !Arc::ptr_eq(&self.lender_servers.load(), &self.last_seen_servers)
     }
 
-    /// Looks at the lender's servers, and returns those that the principal may use now. `own` are the servers that the
-    /// borrowing host has itself.
-    fn refresh(&mut self, own: &Servers) -> Arc<Servers> {
-        self.own_names.store(Arc::new(own.keys().cloned().collect()));
+    /// Looks at the lender's servers, and returns those that the principal may use now. `own_servers` are the servers
+    /// that the borrowing host has itself.
+    fn refresh(&mut self, own_servers: &Servers) -> Arc<Servers> {
+        self.own_names.store(Arc::new(own_servers.keys().cloned().collect()));
         self.last_seen_servers = self.lender_servers.load_full();
         if self.last_seen_servers.values().all(|server| server.spec.is_for(&self.principal)) {
             return self.last_seen_servers.clone();
@@ -318,8 +318,8 @@ impl Keeper {
     /// Starts, stops and replaces servers until the servers of this host are those of `desired`. Lent servers stay.
     fn apply(&mut self, desired: Desired) {
         let servers = self.servers.load_full();
-        let own = servers.iter().filter(|(name, server)| !self.is_lent(name, server));
-        let actual = own.map(|(name, server)| (name.clone(), &*server.spec)).collect();
+        let own_servers = servers.iter().filter(|(name, server)| !self.is_lent(name, server));
+        let actual = own_servers.map(|(name, server)| (name.clone(), &*server.spec)).collect();
         self.carry_out(plan(desired, &actual));
     }
 
@@ -386,10 +386,10 @@ impl Keeper {
         servers
     }
 
-    /// Makes `own` and the current servers of the lender the servers of this host. If two servers have the same name,
-    /// uses the one in `own`.
-    fn store_servers(&mut self, own: Servers) {
-        let mut servers = own;
+    /// Makes `own_servers` and the current servers of the lender the servers of this host. If two servers have the same
+    /// name, uses the one in `own_servers`.
+    fn store_servers(&mut self, own_servers: Servers) {
+        let mut servers = own_servers;
         match &mut self.lender {
             Some(lender) => self.lent = lender.refresh(&servers),
             None if self.lent.is_empty() => {}
@@ -414,7 +414,7 @@ impl Keeper {
         self.update_lent();
         // A server belongs to the catalog even if all its tools are in quarantine (`mismatched`): a call of such a tool
         // is refused with the reason.
-        let sets: BTreeMap<_, _> = self
+        let tool_sets: BTreeMap<_, _> = self
             .servers
             .load()
             .iter()
@@ -422,10 +422,10 @@ impl Keeper {
             .filter(|(_, set)| !set.tools.is_empty() || !set.mismatched.is_empty())
             .collect();
         let naming = self.naming.load_full();
-        let mut changed_servers: BTreeSet<_> = sets
+        let mut changed_servers: BTreeSet<_> = tool_sets
             .keys()
             .chain(self.published_tools.keys())
-            .filter(|name| match (sets.get(*name), self.published_tools.get(*name)) {
+            .filter(|name| match (tool_sets.get(*name), self.published_tools.get(*name)) {
                 (Some(new), Some(old)) => !Arc::ptr_eq(new, old) || self.published_naming != naming,
                 // The tools of this server have appeared or disappeared.
                 _ => true,
@@ -437,14 +437,14 @@ impl Keeper {
         }
         let build_start = Instant::now();
         let previous = self.catalog.load_full();
-        let catalog = Arc::new(Catalog::build(previous.version() + 1, &sets, &naming));
+        let catalog = Arc::new(Catalog::build(previous.version() + 1, &tool_sets, &naming));
         if !naming.is_stable() {
             // A change of one server can rename tools of another.
             changed_servers.extend(servers_with_renamed_tools(&previous, &catalog));
         }
         self.catalog.store(catalog.clone());
         self.indexer.notify_one();
-        self.published_tools = sets;
+        self.published_tools = tool_sets;
         self.published_naming = naming;
         // Collect all names in one pass over the catalog, because many servers with many tools may become ready
         // together.

@@ -156,9 +156,9 @@ impl fmt::Display for Why {
 /// have every spelling that a call accepts.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     // A user may also write the name as another program shows it, or name a tool in quarantine.
-    let found = catalog.select(selector).ok();
-    let found = found.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.quarantined_tool(selector));
-    match &found {
+    let selected = catalog.select(selector).ok();
+    let tool = selected.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.quarantined_tool(selector));
+    match &tool {
         Some(tool) => why_of(tool.server.as_str(), &tool.tool().name, selector, servers, catalog),
         None => {
             let split_at_dot = || {
@@ -200,9 +200,9 @@ impl Trail {
     fn check_server(&mut self, name: &str, tool: &str, servers: &Servers, catalog: &Catalog) -> Option<()> {
         let Some(server) = servers.get(name) else {
             self.is_unknown = true;
-            let known: Vec<_> = servers.keys().map(ServerName::as_str).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return self.step("config", false, format!("no server is called `{name}`; configured: {known}"));
+            let names: Vec<_> = servers.keys().map(ServerName::as_str).collect();
+            let configured = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return self.step("config", false, format!("no server is called `{name}`; configured: {configured}"));
         };
         let (spec, snapshot) = (&server.spec, server.snapshot());
         self.step(

@@ -1,9 +1,9 @@
 //! Defines one rule: the calls that the rule covers, and its effect.
 //!
-//! A rule covers a call if its pattern matches the tool and the call meets all further conditions. If that is uncertain,
-//! a rule that denies or confirms covers the call, and a rule that allows does not. The code calls the first kind
-//! *careful*. A *reading* is a copy of a rule with another meaning that its pattern may have: `a_b` is a tool of any
-//! server, or the tool `b` of the server `a`.
+//! A rule covers a call if its pattern matches the tool and the call meets all further conditions. If that is
+//! uncertain, a rule that denies or confirms covers the call, and a rule that allows does not. The code calls the first
+//! kind *careful*. A *reading* is a copy of a rule with another meaning that its pattern may have: `a_b` is a tool of
+//! any server, or the tool `b` of the server `a`.
 
 use std::{cmp::Reverse, fmt, path::PathBuf};
 
@@ -116,6 +116,7 @@ pub struct Specificity {
 pub struct Rule {
     effect: Effect,
     pattern: Pattern,
+    // The conditions on the caller. Of each non-empty list, one condition must be met.
     agent: Vec<WrittenGlob>,
     tenant: Vec<WrittenGlob>,
     who: Vec<Who>,

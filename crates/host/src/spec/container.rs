@@ -151,8 +151,8 @@ impl Mount {
     /// root, its state, the state of container engines, a socket, or a folder that holds one of these. A process that
     /// reaches an engine's socket can start anything outside of any container, even with read access only.
     ///
-    /// With `write`, the same holds for the system's settings, its programs and the files of all users, because a change
-    /// there affects programs outside. Does not access the file system.
+    /// With `write`, the same holds for the system's settings, its programs and the files of all users, because a
+    /// change there affects programs outside. Does not access the file system.
     #[must_use]
     pub fn gives_too_much(source: &Path, write: bool) -> bool {
         let is_one_of = |folders: &[&str]| folders.iter().any(|folder| source == Path::new(folder));

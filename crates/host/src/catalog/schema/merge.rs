@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 /// Adds the constraints of `extra` to `base`. If the two values of a keyword cannot be combined in one schema, `base`
 /// keeps its own value, and the result holds the other. For annotations such as `description`, the value of `extra`
-/// wins. A name that both have in `required` is then in the list twice; [`drop_repeated_names`](super::drop_repeated_names)
-/// removes the second.
+/// wins. A name that both have in `required` is then in the list twice;
+/// [`drop_repeated_names`](super::drop_repeated_names) removes the second.
 pub(super) fn merge_constraints(base: &mut Map<String, Value>, extra: Map<String, Value>) -> Map<String, Value> {
     let mut conflicts = Map::new();
     for (keyword, new) in extra {
@@ -60,9 +60,9 @@ pub(super) fn require_both(schema: &mut Value, extra: Value) {
         (false, Value::Object(base), Value::Object(extra)) => {
             let conflicts = merge_constraints(base, extra);
             if !conflicts.is_empty() {
-                let all = base.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
-                if let Value::Array(all) = all {
-                    all.push(Value::Object(conflicts));
+                let all_of = base.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
+                if let Value::Array(parts) = all_of {
+                    parts.push(Value::Object(conflicts));
                 }
             }
         }
