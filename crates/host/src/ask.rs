@@ -321,7 +321,7 @@ pub enum AnswerScope {
 /// Whose calls an answer covers. On a host that only one user calls, both mean the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Callers {
-    /// The calls of the principal whose call the question is about.
+    /// The calls of the principal (the person or service) whose call the question is about.
     #[default]
     Same,
     /// The calls of all principals. The asker must know that its user may decide for all of them.

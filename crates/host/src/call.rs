@@ -4,6 +4,8 @@
 //! how it ended, even if its future is dropped. `outcome`, `repeats` and `shape` turn an answer into text for a model;
 //! `arguments` and `typed` convert values of the caller's own types; `error`, `mcp_error` and `hint` explain a failure
 //! and name the next step. `counting` counts what each caller uses. `script` is for calls that a script makes.
+//!
+//! An *asker* passes questions to a user. A tool in *quarantine* is not called, because its definition has changed.
 
 mod answered;
 mod approve;

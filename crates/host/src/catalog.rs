@@ -107,7 +107,7 @@ pub struct CatalogTool {
 
 impl CatalogTool {
     /// Returns the tool as models, clients and users see it: the server's description without invisible characters,
-    /// unless its entry [keeps](crate::spec::Invisible::Keep) them.
+    /// unless its configuration [keeps](crate::spec::Invisible::Keep) them.
     #[must_use]
     pub fn tool(&self) -> &Tool {
         self.listed.shown()

@@ -1,5 +1,5 @@
-//! Decides where requests may go. The same rules judge servers, the addresses in the metadata of servers, and the pages
-//! that servers ask a user to open.
+//! Decides where requests may go (*egress*). The same rules judge servers, the addresses in the metadata of servers,
+//! and the pages that servers ask a user to open.
 //!
 //! The decision depends on two things. The first is the *profile*, which the operator chooses: [`Profile::Local`]
 //! trusts what the user has configured, as a program on the user's own machine must; [`Profile::Hosted`] allows only

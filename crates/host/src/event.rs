@@ -182,7 +182,8 @@ impl Event {
 pub struct EventCall {
     /// The number of the call in this host, from 1.
     pub number: u64,
-    /// The principal who called. The texts of an event about a call may contain data that only this principal may read.
+    /// The person or service that called. The texts of an event about a call may contain data that only this principal
+    /// may read.
     pub principal: Principal,
 }
 

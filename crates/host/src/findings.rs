@@ -82,8 +82,8 @@ pub enum FindingKind {
 /// Findings in the tools of a catalog, by server and tool.
 pub type Findings = BTreeMap<(ServerName, String), Vec<Finding>>;
 
-/// Returns the findings in one definition. `definition` is a tool as JSON, as [`Tool`] serialises it or a pin stores
-/// it.
+/// Returns the findings in one definition. `definition` is a tool as JSON, as [`Tool`] serialises it or a pin (the
+/// trusted definition of a tool) stores it.
 #[must_use]
 pub fn in_definition(definition: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -105,8 +105,8 @@ pub fn in_tool(tool: &Tool) -> Vec<Finding> {
 }
 
 impl Catalog {
-    /// Returns the findings in all tools, including those in quarantine. Reads each definition: too slow for every
-    /// call.
+    /// Returns the findings in all tools, including those in quarantine, whose definitions have changed. Reads each
+    /// definition: too slow for every call.
     #[must_use]
     pub fn findings(&self) -> Findings {
         let all_tools: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();

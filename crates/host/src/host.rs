@@ -120,8 +120,8 @@ impl Host {
 
     /// Changes the set of servers to `desired`: starts new servers, stops removed ones, restarts changed ones, and
     /// leaves all others and their calls alone. Use it for start-up, hot reload, enabling, disabling and removal.
-    /// Idempotent. Returns when the servers are started and stopped, without waiting for connections. Does nothing
-    /// after [`Self::shutdown`].
+    /// Idempotent. Returns when the servers are started and stopped, without waiting for connections. If the future is
+    /// dropped, the change may still happen. Does nothing after [`Self::shutdown`].
     pub async fn apply(&self, desired: Desired) {
         let (done, finished) = oneshot::channel();
         if self.inbox.send(Message::Apply(desired, done)).await.is_ok() {

@@ -346,7 +346,7 @@ pub struct AnswerQuery<'a> {
     pub tool: &'a str,
     /// The hash of the tool's definition: another definition means another tool.
     pub definition: DefinitionHash,
-    /// The principal that calls.
+    /// The person or service that calls.
     pub principal: &'a Principal,
 }
 

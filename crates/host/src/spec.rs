@@ -1,8 +1,9 @@
 //! Defines the configuration of servers as plain data, without behaviour and without IO.
 //!
-//! A [`Desired`] set is a map from [`ServerName`] to [`ServerSpec`]. Strings in a spec may contain placeholders such as
-//! `${TOKEN}`. A spec keeps placeholders verbatim; the host's [`Resolver`](crate::Resolver) replaces them by values
-//! when it connects. So a spec can be printed, stored and compared without a secret in it.
+//! A [`Desired`] set is a map from [`ServerName`] to [`ServerSpec`]. An *entry* is the part of a configuration file
+//! from which a spec was read. Strings in a spec may contain placeholders such as `${TOKEN}`. A spec keeps placeholders
+//! verbatim; the host's [`Resolver`](crate::Resolver) replaces them by values when it connects. So a spec can be
+//! printed, stored and compared without a secret in it.
 //!
 //! The macro `spec!` makes a struct from plain fields and from rows; [`Field`] says what comes from a row.
 

@@ -100,8 +100,8 @@ pub enum State {
         /// The reason, safe to print.
         error: FailureText,
     },
-    /// The server requires a sign-in first, or refuses the authorization that its entry sends instead. In the second
-    /// case, and on a host without an authorizer, a call makes the host try again.
+    /// The server requires a sign-in first, or refuses the authorization that its configuration contains instead. In
+    /// the second case, and on a host without an authorizer, a call makes the host try again.
     NeedsAuth {
         /// The next step for the user, or the server's message; safe to print.
         how: String,

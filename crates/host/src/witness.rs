@@ -216,7 +216,7 @@ pub enum Decision {
     Denied,
     /// A user denied it.
     Declined,
-    /// The policy requires a user's decision, and no asker could ask a user.
+    /// The policy requires a user's decision, and the program could not ask a user.
     #[serde(rename = "unasked")]
     CannotAsk,
     /// The call was abandoned before the user answered.

@@ -1,4 +1,7 @@
 //! Remembers answers of users that cover more than one call. Such an answer is valid until the program ends.
+//!
+//! A *principal* is the person or service that calls. The *fingerprint* of a server's configuration changes when the
+//! server may have become another program, so that old answers no longer apply.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -27,7 +30,7 @@ pub(crate) struct RememberedAnswers(ArcSwap<HashMap<CoveredCalls, AnswerRecord>>
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CoveredCalls {
     server: ServerName,
-    /// The fingerprint of the server's entry (its configuration).
+    /// The fingerprint of the server's configuration.
     fingerprint: String,
     tool: String,
     definition: DefinitionHash,
@@ -69,7 +72,7 @@ pub struct SessionAnswer {
 /// An answer that the user has just given for more than one call.
 pub(super) struct GivenAnswer<'a> {
     pub(super) server: &'a ServerName,
-    /// The fingerprint of the server's entry.
+    /// The fingerprint of the server's configuration.
     pub(super) fingerprint: &'a str,
     /// The caller of the call that the question was about.
     pub(super) caller: &'a Caller,
@@ -80,7 +83,8 @@ pub(super) struct GivenAnswer<'a> {
 }
 
 impl RememberedAnswers {
-    /// Returns the answers that cover a call of `tool` by `principal`. `fingerprint` is that of the server's entry.
+    /// Returns the answers that cover a call of `tool` by `principal`. `fingerprint` is that of the server's
+    /// configuration.
     pub(super) fn find(
         &self,
         tool: &CatalogTool,

@@ -35,7 +35,7 @@ struct UnderReview {
     session_answers: Arc<RememberedAnswers>,
     gate: Arc<dyn Gate>,
     tool: CatalogTool,
-    /// The fingerprint of the configuration entry of the tool's server.
+    /// The fingerprint of the server's configuration: with another command or URL, old answers do not apply.
     fingerprint: String,
     caller: Caller,
     /// When the question was asked.

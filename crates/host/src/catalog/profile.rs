@@ -1,5 +1,5 @@
-//! Chooses what one group of clients sees of a catalog (the tools of all servers): which tools, and under which names
-//! and descriptions.
+//! Defines profiles. A *profile* chooses what one group of clients sees of a catalog (the tools of all servers): which
+//! tools, and under which names and descriptions.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,8 @@ impl ToolProfile {
         replacement.or(tool.tool().description.as_deref())
     }
 
-    /// Returns the tool that models see under `name`, even if it is in quarantine.
+    /// Returns the tool that models see under `name`. Also finds a tool in quarantine, whose definition has changed: a
+    /// call of it fails with the reason.
     #[must_use]
     pub fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
         let tool = match self.tool_renamed_to(name) {

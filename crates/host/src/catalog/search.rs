@@ -2,8 +2,8 @@
 //!
 //! The ranking is BM25F: each word of the query adds to the score of the tools that have the word. A rare word adds
 //! more than a common word, and a word in a tool's name more than a word in its description. A word matches all its
-//! forms ([`words`]). With a lower weight, the word also matches synonyms ([`related`]), itself and the next word
-//! written as one, longer words that begin with it, and words with a typing error.
+//! forms, which have the same *stem* ([`words`]). With a lower weight, the word also matches synonyms ([`related`]),
+//! itself and the next word written as one, longer words that begin with it, and words with a typing error.
 //!
 //! Each server has its own index ([`ServerIndex`]), built once and stored with the server's tools: when one server has
 //! changed, only the index of that server is built again. The rarity of a word depends on all indexes, so each search

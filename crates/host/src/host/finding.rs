@@ -55,7 +55,7 @@ impl Host {
     pub(super) async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
         let route = match self.route(&call) {
             // Wait only if the tool can still appear: a catalog that the call brings never changes, nor does an
-            // excerpt.
+            // excerpt (a fixed view of some servers).
             Err(RouteError::Missing(reference, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
                 Box::pin(self.wait_and_route(&call, reference)).await
             }

@@ -1,8 +1,8 @@
 //! Runs the keeper: the task that owns a host's set of servers, applies changes to the set, and publishes catalogs
 //! (lists of the tools of all servers). No call passes through this task.
 //!
-//! A host can also offer the servers of another host, its *lender*. The lender starts and stops these *lent* servers;
-//! the keeper follows each change.
+//! A host can also offer the servers of another host, its *lender*: those that are for its *principal*, the person or
+//! service that uses the host. The lender starts and stops these *lent* servers; the keeper follows each change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

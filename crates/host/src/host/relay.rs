@@ -122,7 +122,7 @@ impl Host {
         self.list(server, method, field).await
     }
 
-    /// Sends a request to a server, and returns the result object unchanged. The time-outs of a call apply, but no gate
+    /// Sends a request to a server, and returns the result object unchanged. The time-outs of a call apply, but no rule
     /// judges the request. Dropping the future cancels the request. For a server without completions, the completion is
     /// empty.
     ///

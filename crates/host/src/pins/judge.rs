@@ -26,7 +26,8 @@ pub(crate) struct ListComparison {
     pub(crate) mismatches: Vec<PinMismatch>,
 }
 
-/// Compares `listed` with `pins`; `hidden` are listed names that the entry's filter hides.
+/// Compares `listed` with `pins`. `hidden` are the names of listed tools that the filter in the server's configuration
+/// hides.
 pub(crate) fn judge(
     listed: &[(&Tool, DefinitionHash)],
     hidden: &[String],

@@ -1,5 +1,5 @@
 //! Indexes one server's tools. The index is immutable and inverted: it leads from words to tools. A word in it is a
-//! *stem*, the part that all forms of a word share.
+//! *stem*, the part that all forms of a word share. A *posting* is a tool that has a word.
 
 use super::document::{MAX_WEIGHT, Reader};
 use crate::mcp::Tool;
