@@ -179,8 +179,7 @@ pub struct Confirm {
     pub findings: Vec<Finding>,
     /// The longest time for which the answer can be remembered.
     pub lasting: AnswerLifetime,
-    /// Gives the asker access to the call that waits for the answer; `None` for a question of [`Self::new`], for which
-    /// no call waits.
+    /// The call that waits for the answer, as the asker may see it; `None` for a question of [`Self::new`].
     pub(crate) review: Option<Reviewer>,
 }
 

@@ -270,9 +270,9 @@ impl Call {
     /// Requests the unchanged result, for a caller that forwards it to its own client.
     ///
     /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then in
-    /// [`verbatim`](field@ToolOutcome::verbatim) only. The host does not decode the result. It leaves the check against
-    /// the tool's output schema to that client, unless the server's configuration [requires the
-    /// check](crate::spec::OutputSchema::Reject). The host decodes and cuts a larger result as usual.
+    /// [`verbatim`](field@ToolOutcome::verbatim) only. The host does not decode the result. It checks the result
+    /// against the tool's output schema only if the server's configuration [requires
+    /// that](crate::spec::OutputSchema::Reject). The host decodes and cuts a larger result as usual.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
         self.wants_verbatim = true;
@@ -515,7 +515,7 @@ impl CallContext {
     }
 }
 
-/// Returns the reason why `arguments` do not match the input schema of `tool`; `None` if they match, or if the check
+/// Checks `arguments` against the input schema of `tool`. Returns the mismatch; `None` if they match, or if the check
 /// could not be made.
 async fn input_mismatch(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
     match check_failure(tool, Value::Object(arguments.clone()), ListedTool::check_input).await? {

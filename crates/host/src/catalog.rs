@@ -106,8 +106,8 @@ pub struct CatalogTool {
 }
 
 impl CatalogTool {
-    /// Returns the tool as models, clients and users see it: the server's description without invisible characters,
-    /// unless its configuration [keeps](crate::spec::Invisible::Keep) them.
+    /// Returns the tool as models, clients and users see it. Its texts have no invisible characters, unless the
+    /// server's configuration [keeps](crate::spec::Invisible::Keep) them.
     #[must_use]
     pub fn tool(&self) -> &Tool {
         self.listed.shown()
@@ -354,8 +354,8 @@ impl Catalog {
         self.tool_index.get_pair(&self.tools, server.as_str(), tool)
     }
 
-    /// Returns the only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever
-    /// the style of this catalog; `None` if there could be several.
+    /// Returns the tool that models see as `name` in one of the [usual styles](NameStyle::PRESETS), also if this
+    /// catalog has another style. `None` if several tools could have that name.
     ///
     /// This is for a user who types a name as another program shows it. Do not use it for names that a model wrote: any
     /// server with a tool of that name would get the call.

@@ -1,11 +1,11 @@
 //! Decides where requests may go (*egress*). The same rules judge servers, the addresses in the metadata of servers,
 //! and the pages that servers ask a user to open.
 //!
-//! The decision depends on two things. The first is the *profile*, which the operator chooses: [`Profile::Local`]
-//! trusts what the user has configured, as a program on the user's own machine must; [`Profile::Hosted`] allows only
-//! HTTPS to public addresses. The second is the *source* of the address: an address that the user configured is
-//! trusted, but an address that a server names (in its metadata, or as a page) could be that of the router, of a
-//! cloud's credentials or of another program.
+//! The decision depends on two things. The first is the *profile*, which the operator chooses. [`Profile::Local`]
+//! trusts every address that the user has configured, as a program on the user's own machine must. [`Profile::Hosted`]
+//! allows only HTTPS to public addresses. The second is the *source* of the address. An address that the user
+//! configured is trusted. An address that a server names (in its metadata, or as a page) is not: it could be that of
+//! the router, of a cloud's credentials or of another program.
 //!
 //! The client that connects resolves a name once, and judges the addresses that it gets. So the client dials exactly
 //! the address that it checked, and a name that resolves differently the next time causes no harm. An IP address in the
@@ -517,8 +517,8 @@ enum RefusalReason {
 
 impl std::error::Error for Refused {}
 
-/// Returns the destination of a URL without secrets that may be in its path or query: its origin, or the scheme of a
-/// URL without an origin, such as `file:///x`.
+/// Returns the origin of a URL, because its path and query may hold secrets. For a URL without an origin, such as
+/// `file:///x`, names its scheme.
 pub(crate) fn place(url: &Url) -> String {
     match url.origin() {
         Origin::Tuple(..) => url.origin().ascii_serialization(),

@@ -292,9 +292,9 @@ impl Host {
     /// prints.
     ///
     /// The gate judges the call of `run_code`, and each call in the script. The calls in the script share the asker,
-    /// the catalog and [`Call::conceal`] of the call of `run_code`. The server's own time-outs do not apply: a script
-    /// waits for users and tools as long as each of its calls may, and computes as long as `interpreter` allows. No
-    /// script can call `run_code`.
+    /// the catalog and [`Call::conceal`] of the call of `run_code`. The server's own time-outs do not apply: each call
+    /// in a script has the time-outs of its own server, and `interpreter` limits the rest. No script can call
+    /// `run_code`.
     ///
     /// The description of `run_code` names the available tools, and changes with them. If a model needs the description
     /// at once, make this server last, when the others have [settled](Self::settled). As with [`Self::discovery`], keep

@@ -6,8 +6,8 @@
 //! 2. among the others, the most specific rule wins, as [`Rule::specificity`] defines it;
 //! 3. among equally specific rules, one that confirms wins.
 //!
-//! If no rule covers a call, a tool that only reads runs if [`Policy::allow_read_only`] is set, and
-//! [`Policy::otherwise`] decides about the rest. A call that a user [typed](Way::Cli) needs confirmation only if a rule
+//! If no rule covers a call, [`Policy::otherwise`] decides. With [`Policy::allow_read_only`], tools that only read then
+//! run in any case. A call that a user [typed](Way::Cli) needs confirmation only if a rule
 //! requires it.
 //!
 //! A pattern without a `/` may name a tool in a spelling that users see; see [`Pattern`]. A rule that denies or
@@ -106,8 +106,8 @@ impl Policy {
         self.rule(Rule::new(Effect::Deny, pattern))
     }
 
-    /// Sets whether a call that no rule covers runs without a question if the tool changes nothing, as its server
-    /// claims. Default `false`, because the host cannot verify the claim.
+    /// Sets whether tools that change nothing, as their servers claim, run without a question. This applies to calls
+    /// that no rule covers. Default `false`, because the host cannot verify the claim.
     #[must_use]
     pub fn allow_read_only(mut self, allow: bool) -> Self {
         self.own_layer.allow_read_only = allow;

@@ -323,8 +323,8 @@ pub struct OverQuota {
 }
 
 impl OverQuota {
-    /// Creates the refusal that `who` (`a member of acme`) gets when `used` reaches `quota`. `setting` is the key that
-    /// sets the quota, and `place` the file that it is in (`the team file`); `used` is in the unit of the quota.
+    /// Creates the refusal that `who` (`a member of acme`) gets when `used`, in the unit of the quota, reaches `quota`.
+    /// `setting` is the key that sets the quota, in the file `place` (`the team file`).
     #[must_use]
     pub fn new(who: &str, setting: String, place: &str, (quota, used): (Quota, u64), retry_after: Duration) -> Self {
         let words = format!("{who} may {quota} (`{setting}` of {place})");

@@ -1,6 +1,6 @@
 //! Runs one task for each server, which owns the connection: the task connects, lists the tools, watches for changes
-//! and reconnects. After each change it publishes a [`Snapshot`]. The rest of the host reads the newest snapshot, and
-//! clones the link in it (the connection, as callers use it), so that no caller waits for another.
+//! and reconnects. After each change it publishes a [`Snapshot`]. The rest of the host reads the newest snapshot. A
+//! caller clones the link in it (the connection, as callers use it), and so does not wait for other callers.
 
 mod pinning;
 mod task;

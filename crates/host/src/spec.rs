@@ -234,10 +234,10 @@ impl ServerSpec {
         Self::new(Transport::Native(server))
     }
 
-    /// Returns a stable hash of the fields that decide which program answers, with placeholders unresolved: command,
-    /// arguments, variables, working folder and image of a child process; address, headers and account of an endpoint.
-    /// The hash is the key for the stored era of a server, its tools and permanent answers: another command or URL
-    /// means another server, other time-outs or limits do not.
+    /// Returns a stable hash of the fields that decide which program answers, with placeholders unresolved. For a child
+    /// process, these are command, arguments, variables, working folder and image; for an endpoint, address, headers
+    /// and account. The hash is the key for the stored era of a server, its tools and permanent answers: another
+    /// command or URL means another server, other time-outs or limits do not.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         identity::fingerprint(&self.transport)

@@ -6,8 +6,8 @@
 //! for pages, [`Safe`] inside a `format!`. Models and programs get text [without invisible
 //! characters](without_invisible).
 //!
-//! A character that would act on the display becomes a visible escape such as `\u{1b}`; no character is silently
-//! dropped, except the carriage return of a CRLF line end. Text without such characters is returned borrowed. Escaping
+//! A character that would act on the display becomes a visible escape such as `\u{1b}`. Of all characters, only the
+//! carriage return of a CRLF line end is dropped. Text without such characters is returned borrowed. Escaping
 //! is for display, not for storage: a backslash is not escaped, so the escaping cannot be undone.
 
 use std::borrow::Cow;
@@ -56,8 +56,8 @@ pub fn for_line(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: SinkKind::Line, is_html: false })
 }
 
-/// Makes text safe for one field of a log line: as [`for_line`], at most [`LOG_BYTES`] bytes, so that a server can
-/// neither forge a line nor flood the log with one. Idempotent.
+/// Makes text safe for one field of a log line, as [`for_line`] does, and cuts it to [`LOG_BYTES`]. So a server cannot
+/// forge a line or flood the log. Idempotent.
 pub fn for_log(text: &str) -> Cow<'_, str> {
     // Escaping for one line never shortens a text, so this part of the text is enough to fill the limit.
     let head = &text[..text.floor_char_boundary(LOG_BYTES + MAX_CLUSTER_BYTES)];

@@ -1,5 +1,5 @@
-//! Passes on the context of one piece of work across several programs, as W3C Trace Context
-//! (<https://www.w3.org/TR/trace-context/>) and Baggage define it, and as MCP carries it in `_meta` (SEP-414:
+//! Passes on the trace context, which connects the work of several programs on one request. W3C Trace Context
+//! (<https://www.w3.org/TR/trace-context/>) and Baggage define it, and MCP carries it in `_meta` (SEP-414:
 //! `traceparent`, `tracestate`, `baggage`).
 
 use serde_json::Value;

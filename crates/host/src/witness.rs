@@ -1,5 +1,5 @@
-//! Passes on the facts that must be recorded, for example in an audit log: each call with its caller and the reason why
-//! it ran or did not, and the beginnings and ends of connections.
+//! Passes on the facts that must be recorded, for example in an audit log. These are each call, with its caller and the
+//! reason why it ran or not, and the beginnings and ends of connections.
 //!
 //! [Events](crate::Event) are for observers, and a slow observer misses some events. A [`Witness`] receives every fact,
 //! in order, on the task where the fact arises. The *gate* in these facts decides whether a call may run.

@@ -1,6 +1,6 @@
 //! Gets a user's decision about a call, if the gate (which decides about each call first) requires one. Uses a
-//! remembered answer if there is one; else asks the user through the asker of the call, and remembers the answer if the
-//! user wants that.
+//! remembered answer if there is one. Otherwise the asker of the call asks the user, and the host remembers the answer
+//! if the user wants that.
 
 use std::sync::{Arc, OnceLock};
 

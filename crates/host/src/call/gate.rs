@@ -58,8 +58,8 @@ impl<'a> GateRequest<'a> {
         Self { caller, ..self }
     }
 
-    /// Returns the hash of the tool's definition, so that an answer can be remembered for this definition only; `None`
-    /// for a tool that is [not listed](Self::unlisted). The hash is computed once, on first use.
+    /// Returns the hash of the tool's definition; `None` for a tool that is [not listed](Self::unlisted). With the
+    /// hash, an answer can be remembered for this definition only. It is computed once, on first use.
     #[must_use]
     pub fn definition_hash(&self) -> Option<DefinitionHash> {
         self.catalog_tool.map(CatalogTool::definition_hash)

@@ -39,8 +39,8 @@ pub struct ToolOutcome {
     pub tool: String,
     /// Whether the tool reports that it failed.
     pub is_error: bool,
-    /// The text for a model: the text blocks, joined by line feeds, then structured content as JSON unless the blocks
-    /// already contain it; cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
+    /// The text for a model: the text blocks, joined by line feeds. If they do not contain the structured content, it
+    /// follows as JSON. Cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
     pub text: String,
     /// Every block unchanged, except texts and media that were too large, which are stored as artifacts. Text beyond
     /// [`Limits::output_bytes`](crate::Limits::output_bytes), of all blocks together, is left out.
@@ -382,8 +382,8 @@ fn block_text(block: &Content) -> Option<String> {
     }
 }
 
-/// Returns the text for a model: text blocks and embedded texts, then structured content unless the texts already
-/// contain it.
+/// Returns the text for a model: text blocks and embedded texts. If they do not contain the structured content, it
+/// follows as JSON.
 fn result_text(decoded: &CallResult) -> String {
     let texts = decoded.content.iter().filter_map(|block| match block {
         Content::Text { text } => Some(text.as_str()),

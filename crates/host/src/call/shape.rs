@@ -13,9 +13,9 @@ pub(crate) struct Fitted<'a> {
 
 /// Fits a text into `max_bytes` bytes.
 ///
-/// Cuts a longer text between two characters, and appends a marker line for the model: the shown size, the total size,
-/// and `handle`, if it is given: the handle of the artifact that has the whole text. The marker counts towards
-/// `max_bytes`. If it does not fit, a shorter marker replaces it, or none.
+/// Cuts a longer text between two characters, and appends a marker line for the model. The marker has the shown size
+/// and the total size. If the whole text is stored as an artifact, `handle` names it in the marker. The marker counts
+/// towards `max_bytes`. If it does not fit, a shorter marker replaces it, or none.
 pub(crate) fn fit<'a>(text: &'a str, max_bytes: usize, handle: Option<&str>) -> Fitted<'a> {
     if text.len() <= max_bytes {
         return Fitted { text: Cow::Borrowed(text), omitted_bytes: 0 };

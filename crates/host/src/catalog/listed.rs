@@ -1,7 +1,7 @@
 //! Holds the tools of one server as the server listed them, with data that is derived from each tool on first use.
 //!
-//! A tool has two forms: as its server sent it, which calls and checks use, and as models, clients and users see it
-//! (*shown*), without invisible characters.
+//! A tool has two forms. Calls and checks use the tool as its server sent it. Models, clients and users see its *shown*
+//! form, without invisible characters.
 
 use std::{fmt, sync::OnceLock, time::Duration};
 

@@ -14,10 +14,10 @@
 //! 3. it fits the cap, and begins with a letter or `_` (Gemini requires that);
 //! 4. it does not end in the form of a suffix.
 //!
-//! All four rules look only at the pair, so a name never depends on other servers or tools: a new server, or a tool
+//! All four rules look only at the pair, so a name never depends on other servers or tools. A new server, or a tool
 //! that comes or goes, renames nothing, and the order does not matter. That holds for every style that shows the
-//! server; see [`NameStyle::is_stable`]. A style that hides the server (`tool`) cannot guarantee this: when two servers
-//! have a tool of the same name, both tools get the suffix, and lose it when one of the tools is removed.
+//! server; see [`NameStyle::is_stable`]. A style that hides the server (`tool`) cannot guarantee this. If two servers
+//! have a tool of the same name, both tools get the suffix. They lose it when one of the tools is removed.
 //!
 //! Two different pairs never share a name, even if a hostile server chooses the names of its tools: rule 4 keeps plain
 //! names and suffixed names apart. An attacker needs about 2^20 attempts to find two tools whose suffixed names are

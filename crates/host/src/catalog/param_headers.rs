@@ -106,8 +106,8 @@ impl ParamHeaders {
         Ok(Self(search.headers))
     }
 
-    /// Returns the headers of a call with these arguments. An argument that is absent or null has no header; nor does
-    /// an array or an object, which the schema does not allow there.
+    /// Returns the headers of a call with these arguments. An argument that is absent or null has no header. An array
+    /// or an object, which the schema does not allow there, has none either.
     ///
     /// The values are marked sensitive: arguments must not be logged.
     pub(crate) fn headers_for(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, HeaderValue)> {

@@ -67,8 +67,8 @@ impl Pattern {
         dotted.into_iter().chain(underscored).filter_map(|(server, tool)| reading(server, tool)).collect()
     }
 
-    /// Returns whether the pattern is this model-visible name, in any style. If `is_careful` (for rules that forbid or
-    /// confirm), a pattern with wildcards counts as well, provided that it contains the name of the server.
+    /// Returns whether the pattern is this model-visible name, in any style. With `is_careful` (for rules that forbid
+    /// or confirm), a pattern with wildcards also counts if it contains the name of the server.
     pub(crate) fn is_name(&self, name: &str, server: &str, is_careful: bool) -> bool {
         self.server.is_none()
             && match &self.tool.kind {

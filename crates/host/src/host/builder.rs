@@ -1,5 +1,5 @@
-//! Builds a [`Host`] from its dependencies, which the embedding program brings: who answers questions, who decides
-//! about calls, and where values and stored facts come from.
+//! Builds a [`Host`] from the parts that the embedding program brings: for example the asker, which answers questions,
+//! the gate, which decides about calls, and the stores for facts about servers.
 
 use std::{ffi::OsString, sync::Arc};
 
@@ -168,10 +168,10 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the supervisor of child processes, which ends all of them when this program ends: usually
-    /// [`Supervisor::this_program`]; `main` must then begin with
-    /// [`supervisor::run_if_asked`](crate::supervisor::run_if_asked). Without a supervisor, the end of a server also
-    /// ends its process group, but processes that left the group survive.
+    /// Sets the supervisor of child processes, which ends all of them when this program ends. Usually it is
+    /// [`Supervisor::this_program`], and `main` must then begin with
+    /// [`supervisor::run_if_asked`](crate::supervisor::run_if_asked). Default: none. Without a supervisor, the end of a
+    /// server also ends its process group, but processes that left the group survive.
     pub fn supervisor(mut self, supervisor: impl Into<Supervisor>) -> Self {
         self.supervisor = Some(supervisor.into());
         self

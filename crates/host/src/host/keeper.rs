@@ -134,8 +134,8 @@ impl Lender {
     }
 
     /// Passes an event on to the borrowing host if it concerns all users of a lent server. Events of calls and logs are
-    /// not passed on, because they may belong to other principals. Nor are events of a server that is not lent: one
-    /// that is not for the principal, or whose name a server of the borrowing host has.
+    /// not passed on, because they may belong to other principals. Events of a server that is not lent are not passed
+    /// on either: the server is not for the principal, or a server of the borrowing host has its name.
     fn pass_on(&mut self, event: Event) {
         let (Event::McpServerState { server, .. }
         | Event::McpServerConnected { server, .. }

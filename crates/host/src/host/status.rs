@@ -40,8 +40,8 @@ pub struct ServerStatus {
     pub tools: usize,
     /// The number of the server's tools that the filter in its configuration hides.
     pub tools_hidden: usize,
-    /// The problems of the tools: tools that cannot be used, and tools that differ from their pins (their definitions
-    /// as first seen or approved). Safe to print.
+    /// The problems of the tools, safe to print. A tool cannot be used, or it differs from its pin (its definition as
+    /// first seen or approved).
     pub warnings: Vec<String>,
     /// The tools that cannot be used. Not serialized: [`Self::warnings`] names them.
     #[serde(skip)]

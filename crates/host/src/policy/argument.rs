@@ -57,14 +57,15 @@ pub enum BadRule {
 /// and of several values with the same name, only the last one is sent.
 ///
 /// A number is matched as a plain decimal, without an exponent and without redundant zeros (`100`, `-0.5`). A glob that
-/// is itself a number matches that number: `1.0` matches `1` and `1e0`. It never matches a different number, with one
-/// exception: numbers other than 64-bit integers are rounded when they are read, so a rule that denies or confirms also
-/// matches a number that is equal to its own after rounding.
+/// is itself a number matches that number: `1.0` matches `1` and `1e0`. It matches no other number, with one exception.
+/// Numbers other than 64-bit integers are rounded when they are read. So a rule that denies or confirms also matches a
+/// number that equals its own after rounding.
 ///
-/// Lists, objects and texts over 64 KiB are special. A rule that allows matches a list only if every element
-/// matches, and never an object or a longer text. Other rules match if any text inside does, the names in an object
-/// included, and always match a longer text. Such rules also match a text that spells the number of the rule, even as
-/// programs other than JSON parsers write it (` +01.`, `0x1`, `\u{661}`), and a number as JSON writes it.
+/// Lists, objects and texts over 64 KiB are special. A rule that allows matches a list only if every element matches,
+/// and never an object or a longer text. Other rules match if any text inside does, including the names in an object,
+/// and always match a longer text. If the glob is a number, such rules also match a text that other programs than JSON
+/// parsers read as this number (` +01.`, `0x1`, `\u{661}`). They also match a number in the form in which JSON writes
+/// it.
 #[derive(Clone, Debug)]
 pub struct ArgumentRule {
     /// The name of the argument, or a JSON pointer to it.
@@ -128,8 +129,8 @@ impl ArgumentRule {
         Ok(Self { argument_path: argument_path.to_owned(), written: written.to_owned(), matcher, number })
     }
 
-    /// Returns whether `arguments` fulfil the condition. `is_careful` is `true` for a rule that denies or confirms:
-    /// such a rule matches even if the match is uncertain, and a rule that allows does not.
+    /// Returns whether `arguments` fulfil the condition. `is_careful` is `true` for a rule that denies or confirms: an
+    /// uncertain match then counts as a match.
     pub(super) fn fits(&self, arguments: &Map<String, Value>, is_careful: bool) -> bool {
         self.find_argument(arguments).is_some_and(|value| self.matches(value, is_careful))
     }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 words! {
     /// The treatment of a result whose structured content does not match the tool's output schema, or is missing. A
-    /// result that the tool itself marks as an error need not match; a result that cannot be checked always passes with
-    /// a warning.
+    /// result that the tool itself marks as an error need not match. If a result cannot be checked, it passes with a
+    /// warning.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum OutputSchema {

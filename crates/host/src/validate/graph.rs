@@ -35,8 +35,8 @@ const MAX_COMPARED_ITEMS: usize = 16;
 /// The cost of one item for `uniqueItems`, in evaluations, in addition to that of comparing it.
 const UNIQUE_ITEM_STEPS: u64 = 4;
 
-/// For a schema with expressions that backtrack, the budget is divided by this number: where an expression gives up,
-/// the validator runs again for each possible result of the expression, up to 64 times in all.
+/// For a schema with expressions that backtrack, the budget is divided by this number. If an expression gives up, the
+/// validator runs again for each possible result of the expression, up to 64 times in all.
 const BACKTRACKING_RUNS: u64 = 16;
 
 /// A schema as a graph: each subschema is a node, and an edge leads to each subschema that is evaluated with it.

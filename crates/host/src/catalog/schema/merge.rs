@@ -71,8 +71,8 @@ pub(super) fn require_both(schema: &mut Value, extra: Value) {
     }
 }
 
-/// Returns one schema that accepts every value that at least one of these accepts; without any, a schema that accepts
-/// everything.
+/// Returns one schema that accepts a value if at least one of these schemas does. If there are no schemas, the result
+/// accepts everything.
 pub(super) fn any_of(schemas: Vec<Value>) -> Value {
     if schemas.iter().any(accepts_everything) {
         return Value::Object(Map::new());
@@ -90,8 +90,8 @@ pub(super) fn any_of(schemas: Vec<Value>) -> Value {
     }
 }
 
-/// Returns one `enum` of all values that the alternatives list, as for a tag that distinguishes objects; `None` if an
-/// alternative is not a list of values.
+/// Returns one `enum` of all values that the alternatives list; `None` if an alternative is not a list of values. Such
+/// alternatives are common for a tag that distinguishes objects.
 fn as_enum(schemas: &[Value]) -> Option<Value> {
     let mut values: Vec<Value> = Vec::new();
     let mut kind = None;

@@ -1,5 +1,5 @@
-//! Ranks tools for a query: each word of the query adds to the score of the tools that have the word, by the word's
-//! weight in the tool and by its rarity (the fewer tools have a word, the more it says).
+//! Ranks tools for a query. Each word of the query adds to the score of the tools that have the word: the more, the
+//! higher its weight in the tool is, and the fewer tools have it (its *rarity*).
 //!
 //! The words of tools are in one index for each server. An index has *stems*: what all forms of a word share. A
 //! *posting* is a tool that has a stem, with the stem's weight in that tool.

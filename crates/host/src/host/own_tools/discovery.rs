@@ -65,8 +65,8 @@ impl Discovery {
         super::serve(Arc::clone(&discovery)).extended(discovery)
     }
 
-    /// Returns the call that the arguments of a call of `tool` describe; `None` if `tool` is not `call_tool`, or if the
-    /// arguments are wrong.
+    /// If `tool` is `call_tool`, returns the call that its arguments describe. `None` for another tool, or for wrong
+    /// arguments.
     pub(crate) fn inner_call(&self, tool: &str, arguments: &JsonObject) -> Option<InnerCall> {
         let selector = arguments.get("name").and_then(Value::as_str).filter(|_| tool == CALL)?;
         let (selector, arguments) = (selector.to_owned(), inner_arguments(arguments)?);

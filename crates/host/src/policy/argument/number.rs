@@ -52,9 +52,8 @@ fn parse_json(text: &str) -> Option<Number> {
     serde_json::from_str(text).ok()
 }
 
-/// Parses `text` as leniently as any common program; `None` if no program would read it as a number. Such programs skip
-/// white space, and accept a sign `+`, leading zeros, `_` between digits, a point at either end, another base (`0x1`),
-/// and digits of every script.
+/// Parses `text` as the most lenient programs would. They skip white space, and accept a sign `+`, leading zeros, `_`
+/// between digits, a point at either end, another base (`0x1`), and digits of every script.
 pub(super) fn parse_any_spelling(text: &str) -> Option<Number> {
     // JavaScript counts U+FEFF as white space, Python the separators from U+001C on.
     let is_skipped = |c: char| c.is_whitespace() || matches!(c, '\0' | '\u{1c}'..='\u{1f}' | '\u{feff}');
