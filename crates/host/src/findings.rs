@@ -164,11 +164,13 @@ fn new_finding(kind: FindingKind, place: &str, what: &str) -> Finding {
     Finding { kind, place: safe(place), what: safe(what) }
 }
 
+/// Returns a finding if the text has a phrase that addresses the model.
 fn find_instructions(place: &str, content: &str) -> Option<Finding> {
     let phrase = phrases::find_phrase(searched_part(content))?;
     Some(new_finding(FindingKind::Instructions, place, &format!("it speaks to the model: “{phrase}”")))
 }
 
+/// Returns a finding if the text has invisible characters.
 fn find_hidden(place: &str, content: &str) -> Option<Finding> {
     let content = searched_part(content);
     // Most texts have nothing to escape. Such a text is not searched character by character.
@@ -179,23 +181,23 @@ fn find_hidden(place: &str, content: &str) -> Option<Finding> {
     if invisible.is_empty() {
         return None;
     }
-    let kinds: BTreeSet<char> = invisible.iter().copied().collect();
+    let distinct: BTreeSet<char> = invisible.iter().copied().collect();
     let mut what = match invisible.len() {
         1 => "it contains an invisible character:".to_owned(),
         many => format!("it contains {many} invisible characters:"),
     };
-    for c in kinds.iter().take(MAX_LISTED_CHARACTERS) {
+    for c in distinct.iter().take(MAX_LISTED_CHARACTERS) {
         // Writing to a string cannot fail.
         let _ = write!(what, " U+{:04X}", u32::from(*c));
     }
-    if kinds.len() > MAX_LISTED_CHARACTERS {
+    if distinct.len() > MAX_LISTED_CHARACTERS {
         what += " …";
     }
     // Tag characters are an invisible copy of ASCII (Unicode, section 23.9): decode the hidden text.
-    let tags = invisible.iter().filter_map(|c| char::from_u32(u32::from(*c).checked_sub(0xe0000)?));
-    let spelled: String = tags.filter(|c| (' '..='~').contains(c)).take(MAX_DECODED_CHARACTERS).collect();
-    if !spelled.is_empty() {
-        let _ = write!(what, "; they spell “{spelled}”");
+    let decoded = invisible.iter().filter_map(|c| char::from_u32(u32::from(*c).checked_sub(0xe0000)?));
+    let hidden_text: String = decoded.filter(|c| (' '..='~').contains(c)).take(MAX_DECODED_CHARACTERS).collect();
+    if !hidden_text.is_empty() {
+        let _ = write!(what, "; they spell “{hidden_text}”");
     }
     Some(new_finding(FindingKind::Hidden, place, &what))
 }

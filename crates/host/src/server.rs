@@ -38,7 +38,7 @@ pub(crate) struct Snapshot {
     pub(crate) link: Option<Link>,
     /// The tools as last listed; kept while the server reconnects.
     pub(crate) tools: Arc<ToolSet>,
-    /// The version and properties of the server that the last connection agreed on.
+    /// The result of the last handshake: the MCP version, the capabilities and the server's description of itself.
     pub(crate) session: Option<Arc<Session>>,
     /// The reason why the last attempt or connection ended.
     pub(crate) error: Option<Arc<LinkError>>,

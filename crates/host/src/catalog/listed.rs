@@ -131,6 +131,7 @@ impl ListedTool {
     }
 }
 
+/// Checks `value` against a schema, which `lazy_schema` caches after it was parsed.
 fn check(lazy_schema: &LazySchema, schema: &RawValue, value: &Value) -> Result<(), CheckFailure> {
     let unchecked = |why: &String| CheckFailure::Unchecked(why.clone());
     let parse = || {

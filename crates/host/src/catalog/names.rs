@@ -363,6 +363,7 @@ impl Form<'_> {
 }
 
 impl Form<'_> {
+    /// Returns what [`Naming::may_produce`] describes, for names whose dashes are kept.
     fn may_produce(self, server: &str, name: &str) -> bool {
         let Self::Both { head, first, separator, tail } = self else {
             return true;
@@ -390,20 +391,24 @@ fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
+/// Returns whether a part needs no change to be in a name.
 fn is_name(part: &str) -> bool {
     !part.is_empty() && part.chars().all(is_name_char)
 }
 
+/// Replaces each character that a name cannot have by `_`.
 fn sanitised(part: &str) -> String {
     part.chars().map(|c| if is_name_char(c) { c } else { '_' }).collect()
 }
 
+/// Returns whether a name ends as names with a suffix do: in `_` and as many hex digits as a suffix can have.
 fn ends_like_suffix(name: &str) -> bool {
     name.rsplit_once('_').is_some_and(|(_, end)| {
         SUFFIX_DIGITS.contains(&end.len()) && end.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     })
 }
 
+/// Returns the stem, cut if it is too long, and a suffix of `digits` hex digits of the pair's hash.
 fn suffixed(stem: &str, (server, tool): (&str, &str), digits: usize, cap: NameCap) -> String {
     let mut hash = Sha256::new();
     // The length prefix makes the encoding of the pair unambiguous.

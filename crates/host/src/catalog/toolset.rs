@@ -70,10 +70,10 @@ impl PartialEq for ToolSet {
 impl ToolSet {
     /// Builds the set from a list, as the server's configuration wants the tools shown.
     pub(crate) fn new(listed: Listed, spec: &ServerSpec) -> Self {
-        let (unfiltered, hidden): (Vec<_>, Vec<_>) =
+        let (not_hidden, hidden): (Vec<_>, Vec<_>) =
             listed.tools.into_iter().partition(|listed| spec.tools.shows(&listed.tool.name));
         let (mut tools, mut unusable) = (Vec::new(), listed.unusable);
-        for tool in unfiltered {
+        for tool in not_hidden {
             match tool.shown_as(spec) {
                 Ok(tool) => tools.push(Arc::new(tool)),
                 Err(tool) => unusable.push(tool),

@@ -110,6 +110,7 @@ struct Request {
     params: Value,
 }
 
+/// Answers every request except calls and subscriptions.
 fn respond(tools: &impl OwnTools, id: &Value, method: &str) -> Value {
     match method {
         "server/discover" => success_response(

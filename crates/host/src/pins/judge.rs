@@ -62,7 +62,7 @@ fn mismatch(tool: &Tool, hash: DefinitionHash, cause: Cause) -> PinMismatch {
 
 /// The pinned tools that are no longer listed. Each may have been renamed to one new tool.
 struct MissingPins<'a> {
-    /// The names and words of the tools; `None` for a tool that was matched with a new tool.
+    /// The names of the tools and the words of their definitions; `None` for a tool that was matched with a new tool.
     tools: Vec<Option<(&'a str, BTreeSet<String>)>>,
     /// The positions of the tools by definition. A look-up is quick, even with thousands of missing and of new tools.
     by_definition: HashMap<String, VecDeque<usize>>,

@@ -123,6 +123,7 @@ impl Graph {
         self.check_unfolded()
     }
 
+    /// Refuses a schema that unfolds to too many nodes or without end.
     fn check_unfolded(&self) -> Result<(), SchemaProblem> {
         let (root, steps_in) = (0, false);
         Unfolding { nodes: &self.nodes, path: Vec::new(), count: 0 }.visit(root, steps_in)
@@ -399,6 +400,7 @@ impl DryRun<'_> {
         }
     }
 
+    /// Counts the evaluations for the items of an array.
     fn count_items(&mut self, node: &Node, items: &[Value], depth: usize) -> Option<()> {
         for (position, item) in items.iter().enumerate() {
             for &next in node.prefix_items.get(position).into_iter().chain(&node.each_item) {
@@ -412,6 +414,7 @@ impl DryRun<'_> {
         Some(())
     }
 
+    /// Counts the evaluations for the properties of an object.
     fn count_properties(&mut self, node: &Node, map: &Map<String, Value>, depth: usize) -> Option<()> {
         for (name, value) in map {
             if node.name_states > 0 {
@@ -442,6 +445,7 @@ impl DryRun<'_> {
         self.spend(bytes_u64.saturating_mul(states) / CHEAP_PER_STEP)
     }
 
+    /// Adds `steps` to the count; `None` if the budget is exceeded.
     fn spend(&mut self, steps: u64) -> Option<()> {
         self.steps = self.steps.saturating_add(steps);
         (self.steps <= self.budget).then_some(())

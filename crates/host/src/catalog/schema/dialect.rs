@@ -214,6 +214,7 @@ impl<'s> Writer<'s, '_> {
         }
     }
 
+    /// Converts all keywords of a schema but `$ref`.
     fn convert_keywords(&mut self, keywords: &'s Map<String, Value>) -> Map<String, Value> {
         let mut out = Map::new();
         for (keyword, value) in keywords {

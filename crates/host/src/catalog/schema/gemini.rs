@@ -31,6 +31,7 @@ pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
     schema_of_type("object", schema, nullable, report)
 }
 
+/// Converts a subschema. A boolean one becomes a schema for any value.
 fn convert_value(schema: Value, report: &mut Report) -> Value {
     Value::Object(match schema {
         Value::Object(schema) => convert(schema, report),
@@ -41,6 +42,7 @@ fn convert_value(schema: Value, report: &mut Report) -> Value {
     })
 }
 
+/// Converts a subschema that is an object.
 fn convert(mut schema: Schema, report: &mut Report) -> Schema {
     root::merge_all_of(&mut schema, report);
     if let Some(value) = schema.shift_remove("const") {
@@ -314,6 +316,7 @@ fn fit_enum(kind: &str, schema: &mut Schema, report: &mut Report) {
     }
 }
 
+/// Keeps a `format` that Gemini accepts for this type, and makes any other one a hint.
 fn fit_format(kind: &str, schema: &mut Schema, report: &mut Report) {
     let accepted_formats: &[&str] = match kind {
         "string" => &["date-time", "enum"],
@@ -345,12 +348,14 @@ fn add_hints_for_dropped(kind: &str, schema: &mut Schema) {
     }
 }
 
+/// Converts `items`, which every array must have.
 fn fit_items(schema: &mut Schema, report: &mut Report) {
     let items = schema.shift_remove("items").unwrap_or(Value::Bool(true));
     let items = report.within("items", |report| convert_value(items, report));
     schema.insert("items".into(), items);
 }
 
+/// Converts `properties`, and removes names from `required` that are not among them.
 fn fit_properties(schema: &mut Schema, report: &mut Report) {
     if let Some(Value::Object(properties)) = schema.shift_remove("properties") {
         let mut converted = Map::new();

@@ -107,6 +107,7 @@ impl Reader {
         self.end_field(NAME_FIELD);
     }
 
+    /// Reads at most `max_bytes` bytes of a text. Noise words do not count.
     fn read_text(&mut self, text: &str, max_bytes: usize) {
         for word in words::words(&text[..text.floor_char_boundary(max_bytes)]) {
             words::for_each_part(word, &mut |part| {
