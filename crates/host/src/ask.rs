@@ -1,8 +1,9 @@
-//! Asks the embedding program the questions that only this program can answer, with a user, a front end or a policy.
+//! Defines the [`Asker`], by which the embedding program answers questions that the host cannot answer itself. The
+//! program may ask a user, show a form or apply a policy.
 //!
-//! An [`Asker`] answers all these questions: whether a call may run, forms to fill in, URLs to open, requests to the
-//! program's model (sampling), and which folders a server may know of (roots). The host declares to a server only what
-//! the asker can do. So the server offers no tools that need more.
+//! There are five kinds of questions: whether a call may run, forms to fill in, URLs to open, requests to the program's
+//! model (sampling), and which folders a server may know of (roots). The host declares to a server only what the asker
+//! can do. So the server offers no tools that need more.
 
 use std::{fmt, sync::Arc};
 
@@ -98,7 +99,7 @@ pub trait Asker: Send + Sync {
         None
     }
 
-    /// Decides whether a call may run. The host asks this when the [gate](crate::Gate) requires it.
+    /// Decides whether a call may run. The host calls this when the [gate](crate::Gate) requires a user's decision.
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         drop(question);
         Box::pin(async { Confirmed::No { why: None } })
@@ -178,8 +179,7 @@ pub struct Confirm {
     pub findings: Vec<Finding>,
     /// The longest time for which the answer can be remembered.
     pub lasting: AnswerLifetime,
-    /// Gives the asker access to the call that waits for the answer; `None` for a question of [`Self::new`], for which
-    /// no call waits.
+    /// The call that waits for the answer, as the asker may see it; `None` for a question of [`Self::new`].
     pub(crate) review: Option<Reviewer>,
 }
 
@@ -320,7 +320,7 @@ pub enum AnswerScope {
 /// Whose calls an answer covers. On a host that only one user calls, both mean the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Callers {
-    /// The calls of the principal whose call the question is about.
+    /// The calls of the principal (the person or service) whose call the question is about.
     #[default]
     Same,
     /// The calls of all principals. The asker must know that its user may decide for all of them.

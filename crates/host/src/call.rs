@@ -4,6 +4,8 @@
 //! how it ended, even if its future is dropped. `outcome`, `repeats` and `shape` turn an answer into text for a model;
 //! `arguments` and `typed` convert values of the caller's own types; `error`, `mcp_error` and `hint` explain a failure
 //! and name the next step. `counting` counts what each caller uses. `script` is for calls that a script makes.
+//!
+//! An *asker* passes questions to a user. A tool in *quarantine* is not called, because its definition has changed.
 
 mod answered;
 mod approve;
@@ -75,6 +77,7 @@ use crate::{
 /// A call of a tool.
 #[derive(Clone)]
 pub struct Call {
+    // The methods that set these fields describe them.
     tool_reference: ToolReference,
     arguments: Map<String, Value>,
     asker: Option<SharedAsker>,
@@ -82,7 +85,7 @@ pub struct Call {
     timeout: Option<Duration>,
     catalog: Option<Arc<Catalog>>,
     conceal: Option<Conceal>,
-    verbatim: bool,
+    wants_verbatim: bool,
     is_untruncated: bool,
     trace: Option<TraceContext>,
     caller: Caller,
@@ -145,7 +148,7 @@ impl Call {
             timeout: None,
             catalog: None,
             conceal: None,
-            verbatim: false,
+            wants_verbatim: false,
             is_untruncated: false,
             trace: None,
             caller: Caller::default(),
@@ -267,12 +270,12 @@ impl Call {
     /// Requests the unchanged result, for a caller that forwards it to its own client.
     ///
     /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then in
-    /// [`verbatim`](field@ToolOutcome::verbatim) only. The host does not decode the result. It leaves the check against
-    /// the tool's output schema to that client, unless the server's configuration [requires the
-    /// check](crate::spec::OutputSchema::Reject). The host decodes and cuts a larger result as usual.
+    /// [`verbatim`](field@ToolOutcome::verbatim) only. The host does not decode the result. It checks the result
+    /// against the tool's output schema only if the server's configuration [requires
+    /// that](crate::spec::OutputSchema::Reject). The host decodes and cuts a larger result as usual.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
-        self.verbatim = true;
+        self.wants_verbatim = true;
         self
     }
 }
@@ -414,7 +417,7 @@ impl CallContext {
             });
         }
         let target = Target { server_name: &tool.server, item_name: &tool.tool().name, server };
-        let began = Instant::now();
+        let wait_start = Instant::now();
         let idle = call.idle_timeout(server);
         let link = target.link(idle).await?;
         let definition = tool.tool();
@@ -431,14 +434,14 @@ impl CallContext {
             caller: call.caller.clone(),
             on_progress: Some(self.on_progress(id, call.on_progress.clone())),
             idle,
-            // A caller that raises the idle time raises the total with it, if needed. The wait for the connection
-            // counts as part of the call's time.
-            total: server.spec.timeouts.call_total.max(idle).saturating_sub(began.elapsed()),
+            // The total is at least the idle time that the caller has set. The wait for the connection counts as part
+            // of the call's time.
+            total: server.spec.timeouts.call_total.max(idle).saturating_sub(wait_start.elapsed()),
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
             trace: call.trace.clone(),
         };
         let result = link.run(request).await.map_err(|error| target.call_error(error))?;
-        let goes_verbatim = call.verbatim && result.len() <= server.spec.limits.output_bytes;
+        let goes_verbatim = call.wants_verbatim && result.len() <= server.spec.limits.output_bytes;
         if goes_verbatim {
             let is_error = check_undecoded(&result).map_err(|error| target.call_error(error))?;
             if ToolOutcome::needs_no_check(tool, is_error, server.spec.output_schema) {
@@ -492,10 +495,10 @@ impl CallContext {
 
     /// Returns a callback that passes all progress to the caller, and some of it to the host's events.
     fn on_progress(&self, id: EventCall, callback: Option<OnProgress>) -> OnProgress {
-        // `next_event_at` is the earliest time for the next event, in milliseconds since the request began.
-        let (events, began, next_event_at) = (self.events.clone(), Instant::now(), AtomicU64::new(0));
+        // `next_event_at` is the earliest time for the next event, in milliseconds since `request_start`.
+        let (events, request_start, next_event_at) = (self.events.clone(), Instant::now(), AtomicU64::new(0));
         Arc::new(move |progress| {
-            let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let now = u64::try_from(request_start.elapsed().as_millis()).unwrap_or(u64::MAX);
             let advance = |earliest| (earliest <= now).then(|| now.saturating_add(PROGRESS_INTERVAL_MS));
             if next_event_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance).is_ok() {
                 events(Event::ToolProgress {
@@ -512,7 +515,7 @@ impl CallContext {
     }
 }
 
-/// Returns the reason why `arguments` do not match the input schema of `tool`; `None` if they match, or if the check
+/// Checks `arguments` against the input schema of `tool`. Returns the mismatch; `None` if they match, or if the check
 /// could not be made.
 async fn input_mismatch(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
     match check_failure(tool, Value::Object(arguments.clone()), ListedTool::check_input).await? {
@@ -536,7 +539,7 @@ struct ApprovedCall<'a> {
 /// events.
 const PROGRESS_INTERVAL_MS: u64 = 100;
 
-/// The server of a request, with the name of what is requested. Waits for the link to the server, and creates the
+/// The server of a request, and the name of the requested item. Waits for the link to the server, and creates the
 /// errors of the request.
 pub(crate) struct Target<'a> {
     pub(crate) server_name: &'a ServerName,
@@ -560,7 +563,7 @@ impl Target<'_> {
     /// Returns the error for a server without a link, in the state of `snapshot`.
     pub(crate) fn not_ready_error(&self, snapshot: Snapshot) -> CallError {
         let Snapshot { mut state, mut error, .. } = snapshot;
-        // What a shared server wrote may be about the call of another principal.
+        // The output of a shared server may be about the call of another principal.
         if self.server.has_private_output {
             if let Some(failure) = state.failure_mut() {
                 failure.remove_output();

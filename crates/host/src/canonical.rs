@@ -45,8 +45,8 @@ impl Serialize for CanonicalMap<'_> {
 
 /// Returns the integer that equals a float, if there is exactly one.
 pub(crate) fn integer_of(number: f64) -> Option<i64> {
-    let exact = number.fract() == 0.0 && number.abs() <= MAX_SAFE_INTEGER;
-    exact.then_some(number as i64)
+    let is_exact = number.fract() == 0.0 && number.abs() <= MAX_SAFE_INTEGER;
+    is_exact.then_some(number as i64)
 }
 
 #[cfg(test)]

@@ -73,6 +73,7 @@ pub(crate) enum ToolReference {
 #[derive(Debug, Default)]
 pub struct Catalog {
     version: u64,
+    /// The limit for the length of a model-visible name.
     cap: NameCap,
     /// Sorted by model-visible name, so that the tools of a model request keep the same bytes.
     tools: Vec<CatalogTool>,
@@ -105,8 +106,8 @@ pub struct CatalogTool {
 }
 
 impl CatalogTool {
-    /// Returns the tool as models, clients and users see it: the server's description without invisible characters,
-    /// unless its entry [keeps](crate::spec::Invisible::Keep) them.
+    /// Returns the tool as models, clients and users see it. Its texts have no invisible characters, unless the
+    /// server's configuration [keeps](crate::spec::Invisible::Keep) them.
     #[must_use]
     pub fn tool(&self) -> &Tool {
         self.listed.shown()
@@ -131,8 +132,8 @@ impl CatalogTool {
         self.listed.definition_hash()
     }
 
-    /// Returns whether [`Self::mirrored_headers`] may return anything. This is cheap; a `true` may be wrong, a `false`
-    /// never is.
+    /// Returns `false` only if [`Self::mirrored_headers`] returns no headers for any arguments. A cheap check before
+    /// that method.
     #[must_use]
     pub fn may_mirror(&self) -> bool {
         ParamHeaders::may_be_in(self.tool().input_schema.get())
@@ -188,7 +189,7 @@ impl Catalog {
         }
         catalog.quarantined = quarantined.into();
         catalog.tools.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        // Two tools of one name are not expected: the hashes of both would begin with the same 40 digits.
+        // Two tools of one name are not expected: `names::assign` tells tools apart by 40 digits of a hash.
         catalog.tools.dedup_by(|a, b| a.name == b.name);
         catalog.tools.shrink_to_fit();
         catalog.tool_index = ToolIndex::new(&catalog.tools);
@@ -311,19 +312,18 @@ impl Catalog {
         }
     }
 
-    /// Selects as [`Self::select`] does, but only among the tools of `selection`. The error reveals nothing about other
-    /// tools.
+    /// Selects as [`Self::select`] does, but only among the tools of `selection`.
     ///
     /// # Errors
-    /// [`UnknownTool`], with similar names of that selection.
+    /// [`UnknownTool`], with similar names of that selection. It reveals nothing about other tools.
     pub fn select_within(&self, selector: &str, selection: &Selection) -> Result<&CatalogTool, UnknownTool> {
         match self.find(selector) {
             Some(tool) if selection.has(tool) => Ok(tool),
             _ => {
                 let mut suggestions = self.similar_to(selector);
                 suggestions.retain(|similar| self.find(similar).is_some_and(|tool| selection.has(tool)));
-                let shown = text::clip(selector, MAX_SHOWN_SELECTOR_BYTES);
-                Err(UnknownTool { selector: text::for_line(&shown).into_owned(), suggestions })
+                let clipped = text::clip(selector, MAX_SHOWN_SELECTOR_BYTES);
+                Err(UnknownTool { selector: text::for_line(&clipped).into_owned(), suggestions })
             }
         }
     }
@@ -334,12 +334,12 @@ impl Catalog {
         if selector.len() > MAX_SELECTOR_BYTES {
             return None;
         }
-        let tool_split_at = |at: usize| {
-            let server = ServerName::new(&selector[..at]).ok()?;
-            self.find_pair(&server, &selector[at + 1..])
+        let tool_split_at = |separator: usize| {
+            let server = ServerName::new(&selector[..separator]).ok()?;
+            self.find_pair(&server, &selector[separator + 1..])
         };
-        if let Some(at) = selector.find('/')
-            && let Some(tool) = tool_split_at(at)
+        if let Some(slash) = selector.find('/')
+            && let Some(tool) = tool_split_at(slash)
         {
             return Some(tool);
         }
@@ -347,21 +347,21 @@ impl Catalog {
             return Some(tool);
         }
         // The longest server name wins, because names may contain dots.
-        selector.rmatch_indices('.').find_map(|(at, _)| tool_split_at(at))
+        selector.rmatch_indices('.').find_map(|(dot, _)| tool_split_at(dot))
     }
 
     fn find_pair(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
         self.tool_index.get_pair(&self.tools, server.as_str(), tool)
     }
 
-    /// Returns the only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever
-    /// the style of this catalog; `None` if there could be several.
+    /// Returns the tool that models see as `name` in one of the [usual styles](NameStyle::PRESETS), also if this
+    /// catalog has another style. `None` if several tools could have that name.
     ///
     /// This is for a user who types a name as another program shows it. Do not use it for names that a model wrote: any
     /// server with a tool of that name would get the call.
     #[must_use]
     pub fn by_usual_name(&self, name: &str) -> Option<&CatalogTool> {
-        let mut found: Option<&CatalogTool> = None;
+        let mut only_match: Option<&CatalogTool> = None;
         let namings = NameStyle::PRESETS.into_iter().flat_map(|style| {
             [Dashes::Keep, Dashes::Underscore].map(|dashes| Naming { style: style.clone(), cap: self.cap, dashes })
         });
@@ -372,13 +372,13 @@ impl Catalog {
                 let pair = (tool.server.as_str(), tool.listed.tool.name.as_str());
                 names.get(&pair).is_some_and(|chosen| chosen == name)
             });
-            match (found, found_in_style) {
-                (Some(a), Some(b)) if !std::ptr::eq(a, b) => return None,
-                (None, Some(_)) => found = found_in_style,
+            match (only_match, found_in_style) {
+                (Some(first), Some(other)) if !std::ptr::eq(first, other) => return None,
+                (None, Some(_)) => only_match = found_in_style,
                 _ => {}
             }
         }
-        found
+        only_match
     }
 
     /// Returns the selectors of tools with similar names, the most similar first, safe to print.
@@ -386,7 +386,7 @@ impl Catalog {
         if selector.len() > MAX_SELECTOR_BYTES {
             return Vec::new();
         }
-        // The selectors with which it is compared have a slash.
+        // The selectors below have a slash between server and tool.
         let query = selector.replace('.', "/").to_lowercase();
         let mut ranked: Vec<_> = self
             .tools

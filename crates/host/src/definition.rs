@@ -71,8 +71,8 @@ impl Serialize for DefinitionHash {
 /// Returns the definition of `tool` as one JSON object with the members `annotations`, `description`, `inputSchema`,
 /// `name`, `outputSchema` and `title`, as far as they are present.
 ///
-/// A schema that `serde_json` cannot parse (it nests deeper than 128 levels, or has a number that no `f64` can hold) is
-/// included as text, unchanged. All members of the same name are kept, in their order: a reader may use any of them.
+/// A schema that `serde_json` cannot parse is included as text, unchanged: it nests deeper than 128 levels, or has a
+/// number that no `f64` can hold. All members of the same name are kept, in their order: a reader may use any of them.
 #[must_use]
 pub(crate) fn canonical_definition(tool: &Tool) -> String {
     #[derive(Serialize)]

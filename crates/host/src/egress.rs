@@ -1,11 +1,11 @@
-//! Decides where requests may go. The same rules judge servers, the addresses in the metadata of servers, and the pages
-//! that servers ask a user to open.
+//! Decides where requests may go (*egress*). The same rules judge servers, the addresses in the metadata of servers,
+//! and the pages that servers ask a user to open.
 //!
-//! The decision depends on two things. The first is the *profile*, which the operator chooses: [`Profile::Local`]
-//! trusts what the user has configured, as a program on the user's own machine must; [`Profile::Hosted`] allows only
-//! HTTPS to public addresses. The second is the *source* of the address. An address that the user configured is
-//! trusted. An address that a server names (in its metadata, or as a page) is not: it could be that of the router, of a
-//! cloud's credentials or of another program.
+//! The decision depends on two things. The first is the *profile*, which the operator chooses. [`Profile::Local`]
+//! trusts every address that the user has configured, as a program on the user's own machine must. [`Profile::Hosted`]
+//! allows only HTTPS to public addresses. The second is the *source* of the address. An address that the user
+//! configured is trusted. An address that a server names (in its metadata, or as a page) is not: it could be that of
+//! the router, of a cloud's credentials or of another program.
 //!
 //! The client that connects resolves a name once, and judges the addresses that it gets. So the client dials exactly
 //! the address that it checked, and a name that resolves differently the next time causes no harm. An IP address in the
@@ -178,7 +178,7 @@ impl EgressRules {
             Allowed::Net(_) => false,
             Allowed::Host(host) => *host == name,
             Allowed::Subdomains(parent) => {
-                // What precedes the parent must be at least one label and its dot.
+                // The rest before the parent must be at least one label and its dot.
                 name.strip_suffix(&**parent).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
         })
@@ -201,7 +201,8 @@ fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// The rules of a program, shared by all its clients. Clones share them.
+/// The egress rules of a program, shared by all its clients. Clones share the same rules, so [`Self::set`] changes them
+/// for all clones.
 #[derive(Clone)]
 pub struct Egress(Arc<EgressState>);
 
@@ -323,7 +324,7 @@ impl Reach {
             Kind::Public => true,
             Kind::Loopback => matches!(self, Self::Loopback | Self::Inside | Self::Anywhere),
             Kind::Private => matches!(self, Self::Private | Self::Inside | Self::Anywhere),
-            // Only the user's own choice leads to any other kind of address.
+            // Other kinds are allowed only for addresses that the user configured.
             _ => self == Self::Anywhere,
         }
     }
@@ -333,8 +334,10 @@ impl Reach {
 #[derive(Clone)]
 pub struct Guard {
     rules: Arc<EgressRules>,
+    /// The kinds of addresses that are allowed without a rule.
     reach: Reach,
     lookup: Arc<dyn Lookup>,
+    /// The names of the proxies in the environment.
     proxies: Arc<BTreeSet<String>>,
 }
 
@@ -410,25 +413,25 @@ impl Guard {
         Err(self.refusal(place(url), RefusalReason::NoTls))
     }
 
-    /// Returns the addresses that a client may dial, out of `found`, the addresses to which `name` resolves.
+    /// Returns those of the `resolved` addresses that a client may dial. `name` is the name that resolves to them.
     ///
     /// # Errors
-    /// If `found` is not empty, and none of the addresses may be dialled.
-    pub(crate) fn allowed_addresses(&self, name: &str, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refused> {
+    /// If there are addresses, and none of them may be dialled.
+    pub(crate) fn allowed_addresses(&self, name: &str, resolved: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refused> {
         let is_proxy = match &self.rules.proxy {
             // With a fixed proxy, this program resolves only the proxy's name.
             Proxy::At(proxy) => proxy.host_str() == Some(name),
             Proxy::Environment | Proxy::Off => self.is_environment_proxy(name),
         };
-        let mut refused = None;
-        let mut allowed = Vec::with_capacity(found.len());
-        for address in found {
+        let mut last_refusal = None;
+        let mut allowed = Vec::with_capacity(resolved.len());
+        for address in resolved {
             match self.judge(name, address) {
-                Err(why) if !is_proxy => refused = Some(why),
+                Err(why) if !is_proxy => last_refusal = Some(why),
                 _ => allowed.push(address),
             }
         }
-        match refused.filter(|_| allowed.is_empty()) {
+        match last_refusal.filter(|_| allowed.is_empty()) {
             Some(why) => Err(self.refusal(name.to_owned(), why)),
             None => Ok(allowed),
         }
@@ -514,8 +517,8 @@ enum RefusalReason {
 
 impl std::error::Error for Refused {}
 
-/// Returns the destination of a URL without secrets that may be in its path or query: its origin, or the scheme of a
-/// URL without an origin, such as `file:///x`.
+/// Returns the origin of a URL, because its path and query may hold secrets. For a URL without an origin, such as
+/// `file:///x`, names its scheme.
 pub(crate) fn place(url: &Url) -> String {
     match url.origin() {
         Origin::Tuple(..) => url.origin().ascii_serialization(),

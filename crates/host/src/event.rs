@@ -162,7 +162,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the event without what the server wrote last. `None` if the event quotes no output of the server.
+    /// Returns the event without the output of the server that it quotes. `None` if the event quotes no output.
     #[must_use]
     pub fn without_output(&self) -> Option<Self> {
         let mut reduced = self.clone();
@@ -182,7 +182,8 @@ impl Event {
 pub struct EventCall {
     /// The number of the call in this host, from 1.
     pub number: u64,
-    /// The principal who called. The texts of an event about a call may contain data that only this principal may read.
+    /// The person or service that called. The texts of an event about a call may contain data that only this principal
+    /// may read.
     pub principal: Principal,
 }
 

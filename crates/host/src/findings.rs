@@ -82,8 +82,8 @@ pub enum FindingKind {
 /// Findings in the tools of a catalog, by server and tool.
 pub type Findings = BTreeMap<(ServerName, String), Vec<Finding>>;
 
-/// Returns the findings in one definition. `definition` is a tool as JSON, as [`Tool`] serialises it or a pin stores
-/// it.
+/// Returns the findings in one definition. `definition` is a tool as JSON, as [`Tool`] serialises it or a pin (the
+/// trusted definition of a tool) stores it.
 #[must_use]
 pub fn in_definition(definition: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -105,17 +105,17 @@ pub fn in_tool(tool: &Tool) -> Vec<Finding> {
 }
 
 impl Catalog {
-    /// Returns the findings in all tools, including those in quarantine (whose definitions have changed since they were
-    /// approved). Reads each definition: too slow for every call.
+    /// Returns the findings in all tools, including those in quarantine, whose definitions have changed. Reads each
+    /// definition: too slow for every call.
     #[must_use]
     pub fn findings(&self) -> Findings {
-        let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
+        let all_tools: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
         let mut findings = Findings::new();
-        let names = NameIndex::of(&all);
-        for tool in all {
-            let found = names.findings(tool);
-            if !found.is_empty() {
-                findings.insert((tool.server.clone(), tool.tool().name.clone()), found);
+        let names = NameIndex::of(&all_tools);
+        for tool in all_tools {
+            let tool_findings = names.findings(tool);
+            if !tool_findings.is_empty() {
+                findings.insert((tool.server.clone(), tool.tool().name.clone()), tool_findings);
             }
         }
         findings
@@ -124,8 +124,8 @@ impl Catalog {
     /// Returns the findings in `tool`, compared with all other tools. Reads their names: too slow for every call.
     #[must_use]
     pub fn findings_of(&self, tool: &CatalogTool) -> Vec<Finding> {
-        let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
-        NameIndex::of(&all).findings(tool)
+        let all_tools: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
+        NameIndex::of(&all_tools).findings(tool)
     }
 }
 
@@ -164,11 +164,13 @@ fn new_finding(kind: FindingKind, place: &str, what: &str) -> Finding {
     Finding { kind, place: safe(place), what: safe(what) }
 }
 
+/// Returns a finding if the text has a phrase that addresses the model.
 fn find_instructions(place: &str, content: &str) -> Option<Finding> {
     let phrase = phrases::find_phrase(searched_part(content))?;
     Some(new_finding(FindingKind::Instructions, place, &format!("it speaks to the model: “{phrase}”")))
 }
 
+/// Returns a finding if the text has invisible characters.
 fn find_hidden(place: &str, content: &str) -> Option<Finding> {
     let content = searched_part(content);
     // Most texts have nothing to escape. Such a text is not searched character by character.
@@ -179,39 +181,40 @@ fn find_hidden(place: &str, content: &str) -> Option<Finding> {
     if invisible.is_empty() {
         return None;
     }
-    let kinds: BTreeSet<char> = invisible.iter().copied().collect();
+    let distinct: BTreeSet<char> = invisible.iter().copied().collect();
     let mut what = match invisible.len() {
         1 => "it contains an invisible character:".to_owned(),
         many => format!("it contains {many} invisible characters:"),
     };
-    for c in kinds.iter().take(MAX_LISTED_CHARACTERS) {
+    for c in distinct.iter().take(MAX_LISTED_CHARACTERS) {
         // Writing to a string cannot fail.
         let _ = write!(what, " U+{:04X}", u32::from(*c));
     }
-    if kinds.len() > MAX_LISTED_CHARACTERS {
+    if distinct.len() > MAX_LISTED_CHARACTERS {
         what += " …";
     }
     // Tag characters are an invisible copy of ASCII (Unicode, section 23.9): decode the hidden text.
-    let tags = invisible.iter().filter_map(|c| char::from_u32(u32::from(*c).checked_sub(0xe0000)?));
-    let spelled: String = tags.filter(|c| (' '..='~').contains(c)).take(MAX_DECODED_CHARACTERS).collect();
-    if !spelled.is_empty() {
-        let _ = write!(what, "; they spell “{spelled}”");
+    let decoded = invisible.iter().filter_map(|c| char::from_u32(u32::from(*c).checked_sub(0xe0000)?));
+    let hidden_text: String = decoded.filter(|c| (' '..='~').contains(c)).take(MAX_DECODED_CHARACTERS).collect();
+    if !hidden_text.is_empty() {
+        let _ = write!(what, "; they spell “{hidden_text}”");
     }
     Some(new_finding(FindingKind::Hidden, place, &what))
 }
 
-/// Returns whether the sanitiser escapes this character, other than line ends and tabs.
+/// Returns whether [`text::for_terminal`] escapes this character. Line ends and tabs do not count.
 fn is_invisible(c: char) -> bool {
     let mut bytes = [0; 4];
-    let alone: &str = c.encode_utf8(&mut bytes);
-    !matches!(c, '\n' | '\r' | '\t') && matches!(text::for_terminal(alone), Cow::Owned(_))
+    let as_text: &str = c.encode_utf8(&mut bytes);
+    !matches!(c, '\n' | '\r' | '\t') && matches!(text::for_terminal(as_text), Cow::Owned(_))
 }
 
-/// Adds to each finding of hidden characters whether models and clients get these characters. `shown` has the findings
-/// in the definition that models and clients get.
-fn add_whether_shown(found: &mut [Finding], shown: &[Finding]) {
-    for finding in found.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
-        let is_shown = shown.iter().any(|other| other.kind == FindingKind::Hidden && other.place == finding.place);
+/// Adds to each finding of hidden characters whether models and clients get these characters. `shown_findings` are the
+/// findings in the definition that models and clients get.
+fn add_whether_shown(findings: &mut [Finding], shown_findings: &[Finding]) {
+    for finding in findings.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
+        let is_shown =
+            shown_findings.iter().any(|other| other.kind == FindingKind::Hidden && other.place == finding.place);
         finding.what += match is_shown {
             true => "; models and clients get them as they are",
             false => "; they are left out of what models and clients get",
@@ -232,7 +235,7 @@ struct NameIndex<'a> {
 }
 
 impl<'a> NameIndex<'a> {
-    fn of(all: &[&'a CatalogTool]) -> Self {
+    fn of(all_tools: &[&'a CatalogTool]) -> Self {
         let mut names = Self {
             tools: BTreeMap::new(),
             servers: BTreeMap::new(),
@@ -240,7 +243,7 @@ impl<'a> NameIndex<'a> {
             pairs: BTreeSet::new(),
         };
         let mut ambiguous = BTreeSet::new();
-        for tool in all {
+        for tool in all_tools {
             let (server, name) = (&tool.server, tool.tool().name.as_str());
             names.tools.entry(look_alike_key(name)).or_default().entry(name).or_insert(server);
             names.servers.entry(look_alike_key(server.as_str())).or_default().insert(server.as_str());
@@ -266,28 +269,29 @@ impl<'a> NameIndex<'a> {
         // As in `in_tool`, this does not fail.
         let to_json = |tool: &Tool| serde_json::from_str(&canonical_definition(tool)).unwrap_or_default();
         let definition = to_json(tool.as_listed());
-        let mut found = in_definition(&definition);
-        if found.iter().any(|finding| finding.kind == FindingKind::Hidden) {
-            add_whether_shown(&mut found, &in_definition(&to_json(tool.tool())));
+        let mut findings = in_definition(&definition);
+        if findings.iter().any(|finding| finding.kind == FindingKind::Hidden) {
+            add_whether_shown(&mut findings, &in_definition(&to_json(tool.tool())));
         }
-        found.extend(self.look_alikes(tool));
-        found.extend(self.mentions(tool, &definition));
-        found.truncate(MAX_FINDINGS);
-        found
+        findings.extend(self.look_alikes(tool));
+        findings.extend(self.mentions(tool, &definition));
+        findings.truncate(MAX_FINDINGS);
+        findings
     }
 
     /// Returns findings for other names that look like that of `tool`.
     fn look_alikes(&self, tool: &CatalogTool) -> Vec<Finding> {
         let mut findings = Vec::new();
         let name = tool.tool().name.as_str();
-        let alike = self.tools.get(&look_alike_key(name)).into_iter().flatten().find(|(other, _)| **other != name);
-        if let Some((other, server)) = alike {
+        let look_alike = self.tools.get(&look_alike_key(name)).into_iter().flatten().find(|(other, _)| **other != name);
+        if let Some((other, server)) = look_alike {
             let what = format!("{name} looks like {other} of {server}");
             findings.push(new_finding(FindingKind::LookAlike, "name", &what));
         }
         let server = tool.server.as_str();
-        let alike = self.servers.get(&look_alike_key(server)).into_iter().flatten().find(|other| **other != server);
-        if let Some(other) = alike {
+        let look_alike =
+            self.servers.get(&look_alike_key(server)).into_iter().flatten().find(|other| **other != server);
+        if let Some(other) = look_alike {
             let what = format!("the server {server} looks like the server {other}");
             findings.push(new_finding(FindingKind::LookAlike, "server", &what));
         }

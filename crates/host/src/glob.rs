@@ -12,10 +12,10 @@ use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 mod spelling;
 
 /// The longest glob in bytes.
-const GLOB_BYTES: usize = 512;
+const MAX_GLOB_BYTES: usize = 512;
 
 /// The most globs in one list.
-const LIST_MAX: usize = 1_000;
+const MAX_LIST_LENGTH: usize = 1_000;
 
 /// The reason why a glob or a list of globs was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +30,9 @@ pub enum BadGlob {
         problem: String,
     },
     /// A list that is too long.
-    #[error("a list of {length} patterns is too long: at most {LIST_MAX} are taken; join some with {{a,b}} or *")]
+    #[error(
+        "a list of {length} patterns is too long: at most {MAX_LIST_LENGTH} are taken; join some with {{a,b}} or *"
+    )]
     TooMany {
         /// The number of globs.
         length: usize,
@@ -112,13 +114,14 @@ impl Default for ToolFilter {
 /// A list of globs, all matched in one pass.
 #[derive(Debug, Clone, Default)]
 struct Globs {
+    /// The globs as the user wrote them.
     written: Vec<String>,
     set: GlobSet,
 }
 
 impl Globs {
     fn new(written: &[String]) -> Result<Self, BadGlob> {
-        if written.len() > LIST_MAX {
+        if written.len() > MAX_LIST_LENGTH {
             return Err(BadGlob::TooMany { length: written.len() });
         }
         let mut set = GlobSetBuilder::new();
@@ -134,7 +137,7 @@ impl Globs {
     }
 
     fn first_match(&self, name: &str) -> Option<&str> {
-        self.set.matches(name).into_iter().min().map(|at| self.written[at].as_str())
+        self.set.matches(name).into_iter().min().map(|index| self.written[index].as_str())
     }
 }
 
@@ -151,6 +154,7 @@ impl Globs {
 /// ones](Self::certain_readings).
 #[derive(Debug, Clone)]
 pub struct Pattern {
+    /// The pattern as the user wrote it.
     written: String,
     server: Option<Glob>,
     tool: Glob,
@@ -199,6 +203,7 @@ impl fmt::Display for Pattern {
 }
 
 impl PartialEq for Pattern {
+    // The text determines the globs.
     fn eq(&self, other: &Self) -> bool {
         self.written == other.written
     }
@@ -235,14 +240,14 @@ pub(crate) struct GlobSpecificity {
 impl Glob {
     /// Reads one glob; `written` is what the user wrote, for the error.
     pub(crate) fn read(glob: &str, written: &str) -> Result<Self, BadGlob> {
-        let checked = parse_glob(glob, written)?;
+        let parsed = parse_glob(glob, written)?;
         let is_plain = |text: &str| !text.contains(['*', '?', '[', ']', '{', '}', '\\']);
         let kind = match (glob, glob.strip_suffix('*'), glob.strip_prefix('*')) {
             ("*", ..) => GlobKind::Any,
             (name, ..) if is_plain(name) => GlobKind::Exactly(name.into()),
-            (_, Some(start), _) if is_plain(start) => GlobKind::BeginsWith(start.into()),
-            (_, _, Some(end)) if is_plain(end) => GlobKind::EndsWith(end.into()),
-            _ => GlobKind::Automaton(Box::new(checked.compile_matcher())),
+            (_, Some(prefix), _) if is_plain(prefix) => GlobKind::BeginsWith(prefix.into()),
+            (_, _, Some(suffix)) if is_plain(suffix) => GlobKind::EndsWith(suffix.into()),
+            _ => GlobKind::Automaton(Box::new(parsed.compile_matcher())),
         };
         Ok(Self { kind, specificity: GlobSpecificity::of(glob) })
     }
@@ -251,15 +256,15 @@ impl Glob {
         match &self.kind {
             GlobKind::Any => true,
             GlobKind::Exactly(name) => **name == *text,
-            GlobKind::BeginsWith(start) => text.starts_with(&**start),
-            GlobKind::EndsWith(end) => text.ends_with(&**end),
+            GlobKind::BeginsWith(prefix) => text.starts_with(&**prefix),
+            GlobKind::EndsWith(suffix) => text.ends_with(&**suffix),
             GlobKind::Automaton(matcher) => matcher.is_match(text),
         }
     }
 
-    /// Returns whether the glob matches a spelling that the text may have in a model-visible name: `_` replaces every
-    /// character that such a name cannot have, and in some configurations `-`. Returns `false` for a text in which
-    /// nothing is replaced: use [`Self::is_match`] for such a text.
+    /// Returns whether the glob matches a spelling that the text may have in a model-visible name. In such a name, `_`
+    /// replaces every character that the name cannot have, and in some configurations also `-`. If nothing is replaced
+    /// in the text, returns `false`, because [`Self::is_match`] is for such a text.
     fn is_match_sanitised(&self, text: &str) -> bool {
         let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if text.chars().all(is_kept) {
@@ -277,11 +282,11 @@ impl Glob {
 
 impl GlobSpecificity {
     fn of(glob: &str) -> Self {
-        let (mut letters, mut is_whole, mut escaped, mut depth) = (0, true, false, 0_usize);
+        let (mut letters, mut is_whole, mut is_escaped, mut depth) = (0, true, false, 0_usize);
         for c in glob.chars() {
             match c {
-                _ if escaped => (escaped, letters) = (false, letters + usize::from(depth == 0)),
-                '\\' => escaped = true,
+                _ if is_escaped => (is_escaped, letters) = (false, letters + usize::from(depth == 0)),
+                '\\' => is_escaped = true,
                 '*' | '?' => is_whole = false,
                 '[' | '{' => (is_whole, depth) = (false, depth + 1),
                 ']' | '}' if depth > 0 => depth -= 1,
@@ -297,8 +302,8 @@ fn parse_glob(glob: &str, written: &str) -> Result<globset::Glob, BadGlob> {
     if glob.is_empty() {
         return Err(bad_glob(written, &"it is empty, or one side of its / is empty; write * for any name"));
     }
-    if written.len() > GLOB_BYTES {
-        return Err(bad_glob(written, &format_args!("it is longer than {GLOB_BYTES} bytes")));
+    if written.len() > MAX_GLOB_BYTES {
+        return Err(bad_glob(written, &format_args!("it is longer than {MAX_GLOB_BYTES} bytes")));
     }
     // A `*` matches any text, even with a `/` in it.
     GlobBuilder::new(&without_double_stars(glob))
@@ -311,21 +316,21 @@ fn parse_glob(glob: &str, written: &str) -> Result<globset::Glob, BadGlob> {
 
 /// Replaces `**` by `*`, which has the same meaning here; globset would treat it as path components.
 fn without_double_stars(glob: &str) -> String {
-    let mut single = String::with_capacity(glob.len());
-    let (mut after_star, mut escaped) = (false, false);
+    let mut result = String::with_capacity(glob.len());
+    let (mut is_after_star, mut is_escaped) = (false, false);
     for c in glob.chars() {
-        let is_star = c == '*' && !escaped;
-        if !(is_star && after_star) {
-            single.push(c);
+        let is_star = c == '*' && !is_escaped;
+        if !(is_star && is_after_star) {
+            result.push(c);
         }
-        after_star = is_star;
-        escaped = c == '\\' && !escaped;
+        is_after_star = is_star;
+        is_escaped = c == '\\' && !is_escaped;
     }
-    single
+    result
 }
 
 fn bad_glob(written: &str, problem: &dyn fmt::Display) -> BadGlob {
-    let end = written.floor_char_boundary(GLOB_BYTES);
+    let end = written.floor_char_boundary(MAX_GLOB_BYTES);
     BadGlob::Glob { glob: written[..end].to_owned(), problem: problem.to_string() }
 }
 
@@ -442,9 +447,9 @@ mod tests {
             let error = written.parse::<Pattern>().unwrap_err().to_string();
             assert!(error.contains(&format!("{written:?}")) && error.contains(problem), "{error}");
         }
-        let long = "é".repeat(GLOB_BYTES);
+        let long = "é".repeat(MAX_GLOB_BYTES);
         assert!(ToolFilter::new(&[], &[long]).unwrap_err().to_string().contains("longer than 512 bytes"));
-        let many = vec!["*".to_owned(); LIST_MAX + 1];
-        assert_eq!(ToolFilter::new(&many, &[]).unwrap_err(), BadGlob::TooMany { length: LIST_MAX + 1 });
+        let many = vec!["*".to_owned(); MAX_LIST_LENGTH + 1];
+        assert_eq!(ToolFilter::new(&many, &[]).unwrap_err(), BadGlob::TooMany { length: MAX_LIST_LENGTH + 1 });
     }
 }

@@ -63,7 +63,7 @@ use crate::{
 /// How long a search waits for the index.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time-out of a shutdown.
+/// How long a shutdown waits for the tasks of the host.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Connections to a set of MCP servers, and the only way to call their tools.
@@ -120,8 +120,8 @@ impl Host {
 
     /// Changes the set of servers to `desired`: starts new servers, stops removed ones, restarts changed ones, and
     /// leaves all others and their calls alone. Use it for start-up, hot reload, enabling, disabling and removal.
-    /// Idempotent. Returns when the servers are started and stopped, without waiting for connections. Does nothing
-    /// after [`Self::shutdown`].
+    /// Idempotent. Returns when the servers are started and stopped, without waiting for connections. If the future is
+    /// dropped, the change may still happen. Does nothing after [`Self::shutdown`].
     pub async fn apply(&self, desired: Desired) {
         let (done, finished) = oneshot::channel();
         if self.inbox.send(Message::Apply(desired, done)).await.is_ok() {
@@ -246,7 +246,8 @@ impl Host {
         self.call_context.call(call, &tool, &server, script).await
     }
 
-    /// Prepares the script; `None` if the call does not run a script.
+    /// Prepares the script; `None` if the call does not run a script. Only the server that [`Self::scripts`] describes
+    /// has [`Scripts`] as its extension.
     fn script(&self, call: &Call, tool: &CatalogTool, server: &Server) -> Option<Script> {
         let Transport::Native(native) = &server.spec.transport else {
             return None;
@@ -291,9 +292,9 @@ impl Host {
     /// prints.
     ///
     /// The gate judges the call of `run_code`, and each call in the script. The calls in the script share the asker,
-    /// the catalog and [`Call::conceal`] of the call of `run_code`. The server's own time-outs do not apply: a script
-    /// waits for users and tools as long as each of its calls may, and computes as long as `interpreter` allows. No
-    /// script can call `run_code`.
+    /// the catalog and [`Call::conceal`] of the call of `run_code`. The server's own time-outs do not apply: each call
+    /// in a script has the time-outs of its own server, and `interpreter` limits the rest. No script can call
+    /// `run_code`.
     ///
     /// The description of `run_code` names the available tools, and changes with them. If a model needs the description
     /// at once, make this server last, when the others have [settled](Self::settled). As with [`Self::discovery`], keep
@@ -566,6 +567,7 @@ impl Host {
     }
 
     /// Runs an operation without side effects on a server's link. Repeats it on a new link if the session was lost.
+    /// `what` names the operation, or the item that it reads, in errors.
     ///
     /// `operation` is not an `AsyncFn`, because the compiler cannot require its futures to be `Send`.
     async fn on_link<T, F: Future<Output = Result<T, LinkError>> + Send>(

@@ -44,8 +44,8 @@ const EXACT_KEYWORDS: [&str; 16] = [
 /// Returns the tool without invisible characters; `None` if there are none in it.
 ///
 /// # Errors
-/// The reason, if the tool may have invisible characters in a schema that cannot be parsed, such as one with a number
-/// beyond all limits: they could not be found.
+/// The reason, if a schema that may have invisible characters cannot be parsed, for example because of a number beyond
+/// all limits.
 pub(crate) fn cleaned_tool(tool: &Tool) -> Result<Option<Tool>, String> {
     let title = cleaned(tool.title.as_deref());
     let description = cleaned(tool.description.as_deref());
@@ -60,13 +60,13 @@ pub(crate) fn cleaned_tool(tool: &Tool) -> Result<Option<Tool>, String> {
     {
         return Ok(None);
     }
-    let mut shown = tool.clone();
-    shown.title = title.or(shown.title);
-    shown.description = description.or(shown.description);
-    shown.annotations.title = annotation_title.or(shown.annotations.title);
-    shown.input_schema = input.unwrap_or(shown.input_schema);
-    shown.output_schema = output.or(shown.output_schema);
-    Ok(Some(shown))
+    let mut cleaned = tool.clone();
+    cleaned.title = title.or(cleaned.title);
+    cleaned.description = description.or(cleaned.description);
+    cleaned.annotations.title = annotation_title.or(cleaned.annotations.title);
+    cleaned.input_schema = input.unwrap_or(cleaned.input_schema);
+    cleaned.output_schema = output.or(cleaned.output_schema);
+    Ok(Some(cleaned))
 }
 
 /// Returns the text without invisible characters; `None` if there are none in it.
@@ -85,13 +85,13 @@ fn clean(text: &mut String) {
 
 /// Returns the schema without invisible characters; `None` if there are none in it.
 fn cleaned_schema(raw: &RawValue) -> Result<Option<Box<RawValue>>, serde_json::Error> {
-    let written = raw.get();
+    let json = raw.get();
     // Most schemas contain no invisible character, and no escape that could mean one: they need not be parsed.
-    let is_plain = !["\\u", "\\b", "\\f"].iter().any(|escape| written.contains(escape));
-    if is_plain && matches!(without_invisible(written), Cow::Borrowed(_)) {
+    let is_plain = !["\\u", "\\b", "\\f"].iter().any(|escape| json.contains(escape));
+    if is_plain && matches!(without_invisible(json), Cow::Borrowed(_)) {
         return Ok(None);
     }
-    let mut schema: Value = serde_json::from_str(written)?;
+    let mut schema: Value = serde_json::from_str(json)?;
     if !clean_schema(&mut schema) {
         return Ok(None);
     }
@@ -101,10 +101,10 @@ fn cleaned_schema(raw: &RawValue) -> Result<Option<Box<RawValue>>, serde_json::E
 /// Removes invisible characters from the prose of a schema; returns whether there were any.
 fn clean_schema(schema: &mut Value) -> bool {
     match schema {
-        Value::String(words) => {
-            let cleaned = cleaned(Some(words));
+        Value::String(text) => {
+            let cleaned = cleaned(Some(text));
             let is_changed = cleaned.is_some();
-            *words = cleaned.unwrap_or_else(|| std::mem::take(words));
+            *text = cleaned.unwrap_or_else(|| std::mem::take(text));
             is_changed
         }
         // A fold, because `any` would stop at the first part that has changed.
@@ -123,9 +123,9 @@ fn clean_member(name: &str, value: &mut Value) -> bool {
         return false;
     }
     match value {
-        Value::Object(named) if NAMED_SCHEMA_KEYWORDS.contains(&name) => {
+        Value::Object(schemas_by_name) if NAMED_SCHEMA_KEYWORDS.contains(&name) => {
             // In `dependencies`, a name can also have a list of other names, which stay unchanged.
-            let schemas = named.values_mut().filter(|value| value.is_object());
+            let schemas = schemas_by_name.values_mut().filter(|value| value.is_object());
             schemas.fold(false, |changed, schema| clean_schema(schema) | changed)
         }
         value => clean_schema(value),
@@ -171,8 +171,8 @@ impl RemoveInvisible for Map<String, Value> {
         let is_resource = self.contains_key("uri") || self.contains_key("uriTemplate");
         for (member, value) in self.iter_mut() {
             match (member.as_str(), value) {
-                ("title" | "description", Value::String(words)) => clean(words),
-                ("name", Value::String(words)) if is_resource => clean(words),
+                ("title" | "description", Value::String(text)) => clean(text),
+                ("name", Value::String(text)) if is_resource => clean(text),
                 ("arguments", Value::Array(arguments)) => {
                     arguments.iter_mut().filter_map(Value::as_object_mut).for_each(Self::remove_invisible);
                 }

@@ -46,7 +46,7 @@
 //! | feature | what it brings |
 //! |---|---|
 //! | `http` | servers over HTTP; without it, an entry with a URL fails with an error that names this feature |
-//! | `http2`, `gzip`, `charset` | what `http` may speak besides HTTP/1.1, and decode besides plain UTF-8 |
+//! | `http2`, `gzip`, `charset` | for `http`: HTTP/2, compressed responses, and character encodings other than UTF-8 |
 //! | `schema-validation` | JSON Schemas checked in full; without it, results and arguments that the quick check cannot accept count as unchecked, and an entry that asks for strict checks fails with an error that names this feature |
 //!
 //! This crate touches no files, no environment, no database and no terminal. It reaches such things only through

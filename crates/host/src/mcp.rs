@@ -68,16 +68,16 @@ pub struct Annotations {
     /// A name for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The tool changes nothing.
+    /// Whether the tool changes nothing.
     #[serde(rename = "readOnlyHint", skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// The tool may destroy something.
+    /// Whether the tool may destroy something.
     #[serde(rename = "destructiveHint", skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
-    /// Repeated calls have the same effect as one.
+    /// Whether repeated calls have the same effect as one.
     #[serde(rename = "idempotentHint", skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// The tool reaches beyond the server.
+    /// Whether the tool reaches beyond the server.
     #[serde(rename = "openWorldHint", skip_serializing_if = "Option::is_none")]
     pub open_world: Option<bool>,
 }
@@ -284,7 +284,7 @@ pub struct Progress {
     pub message: Option<String>,
 }
 
-/// The capabilities of a server that this host uses.
+/// The capabilities of a server that this host uses; `None` for those that the server does not declare.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 /// The capacity of the pipe in bytes; a writer waits when it is full.
 const PIPE_BYTES: usize = 256 * 1024;
 
+/// Serves the server's end of a pipe, until the token is cancelled.
 type ServeFn = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// An MCP server that runs in this process, and speaks MCP over a pipe in memory.

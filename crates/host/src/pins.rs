@@ -2,12 +2,12 @@
 //!
 //! Users approve tools by their descriptions. A server can change a description later (a "rug pull"), or remove a tool
 //! and offer the same one under another name, which no rule covers. So a host with [`Pins`] stores the first list that
-//! it gets from a server: trust on first use, as SSH does with host keys. It compares each later list with the pins: a
-//! tool that has changed is in *quarantine*, in no catalog, and not called until a user approves the new definition. A
-//! new tool that does not resemble a removed one is pinned without approval.
+//! it gets from a server: trust on first use, as SSH does with host keys. It compares each later list with the pins. A
+//! tool that has changed is in *quarantine*: models do not see it, and no call of it is sent until a user approves the
+//! new definition. A new tool that does not resemble a removed one is pinned without approval.
 //!
-//! Pins belong to a name in a file, and not to a command line: an operator who moves a server to its next version wants
-//! to see how its tools differ.
+//! The key of a pin is the server's name in a file, and not its command line. So an operator who moves a server to its
+//! next version sees how its tools differ.
 
 use std::{collections::BTreeMap, fmt};
 

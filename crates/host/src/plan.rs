@@ -15,14 +15,14 @@ pub(crate) enum Action {
 /// Returns the servers to stop, then the servers to start. A server whose spec has changed is in both lists, and a
 /// server with an unchanged spec is in neither.
 pub(crate) fn plan(desired: Desired, actual: &BTreeMap<ServerName, &ServerSpec>) -> Vec<Action> {
-    let unchanged =
+    let is_unchanged =
         |name: &ServerName, spec: &ServerSpec| actual.get(name).is_some_and(|actual_spec| *actual_spec == spec);
     let mut actions: Vec<_> = actual
         .iter()
         .filter(|(name, spec)| desired.get(*name).is_none_or(|desired_spec| desired_spec != **spec))
         .map(|(name, _)| Action::Stop(name.clone()))
         .collect();
-    let start = desired.into_iter().filter(|(name, spec)| !unchanged(name, spec));
+    let start = desired.into_iter().filter(|(name, spec)| !is_unchanged(name, spec));
     actions.extend(start.map(|(name, spec)| Action::Start(name, Box::new(spec))));
     actions
 }

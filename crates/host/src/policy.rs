@@ -6,8 +6,8 @@
 //! 2. among the others, the most specific rule wins, as [`Rule::specificity`] defines it;
 //! 3. among equally specific rules, one that confirms wins.
 //!
-//! If no rule covers a call, a tool that only reads runs if [`Policy::allow_read_only`] is set, and
-//! [`Policy::otherwise`] decides about the rest. A call that a user [typed](Way::Cli) needs confirmation only if a rule
+//! If no rule covers a call, [`Policy::otherwise`] decides. With [`Policy::allow_read_only`], tools that only read then
+//! run in any case. A call that a user [typed](Way::Cli) needs confirmation only if a rule
 //! requires it.
 //!
 //! A pattern without a `/` may name a tool in a spelling that users see; see [`Pattern`]. A rule that denies or
@@ -40,11 +40,12 @@ const TYPED_REASON: &str = "a user typed this call";
 /// Decides about calls by rules. The [module](self) describes which rule wins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
-    own: Layer,
+    own_layer: Layer,
     /// Layers from other sources, which can only make the policy stricter.
-    stricter: Vec<Layer>,
+    stricter_layers: Vec<Layer>,
     /// The reason why no call runs, if the rules could not be read.
-    broken: Option<String>,
+    broken_why: Option<String>,
+    /// The name of the agent that calls, for rules with a condition on it.
     agent: Option<Arc<str>>,
 }
 
@@ -67,13 +68,13 @@ impl Policy {
     /// Creates a policy without rules: `otherwise` decides.
     #[must_use]
     pub fn new(otherwise: DefaultEffect) -> Self {
-        Self { own: Layer { otherwise, ..Layer::default() }, ..Self::default() }
+        Self { own_layer: Layer { otherwise, ..Layer::default() }, ..Self::default() }
     }
 
     /// Creates a policy that denies every call for this reason: a rule that cannot be read could deny any of them.
     #[must_use]
     pub fn broken(why: impl Into<String>) -> Self {
-        Self { broken: Some(why.into()), ..Self::default() }
+        Self { broken_why: Some(why.into()), ..Self::default() }
     }
 
     /// Adds a rule.
@@ -81,9 +82,9 @@ impl Policy {
     pub fn rule(mut self, rule: Rule) -> Self {
         // Every further meaning of the pattern becomes a rule of its own, which `rules` leaves out.
         for reading in rule.readings() {
-            self.own.add(Arc::new(reading));
+            self.own_layer.add(Arc::new(reading));
         }
-        self.own.add(Arc::new(rule));
+        self.own_layer.add(Arc::new(rule));
         self
     }
 
@@ -105,18 +106,18 @@ impl Policy {
         self.rule(Rule::new(Effect::Deny, pattern))
     }
 
-    /// Sets whether a call that no rule covers runs without a question if the tool changes nothing, as its server
-    /// claims. Default `false`, because the host cannot verify the claim.
+    /// Sets whether tools that change nothing, as their servers claim, run without a question. This applies to calls
+    /// that no rule covers. Default `false`, because the host cannot verify the claim.
     #[must_use]
     pub fn allow_read_only(mut self, allow: bool) -> Self {
-        self.own.allow_read_only = allow;
+        self.own_layer.allow_read_only = allow;
         self
     }
 
     /// Sets the decision for calls that no rule covers.
     #[must_use]
     pub fn otherwise(mut self, otherwise: DefaultEffect) -> Self {
-        self.own.otherwise = otherwise;
+        self.own_layer.otherwise = otherwise;
         self
     }
 
@@ -124,10 +125,10 @@ impl Policy {
     /// `allow_read_only`.
     #[must_use]
     pub fn stricter(mut self, other: &Self, otherwise: DefaultEffect) -> Self {
-        let rules = other.own.rules.iter().filter(|rule| rule.effect() != Effect::Allow).cloned().collect();
-        self.stricter.push(Layer { rules, allow_read_only: false, otherwise });
-        if self.broken.is_none() {
-            self.broken.clone_from(&other.broken);
+        let rules = other.own_layer.rules.iter().filter(|rule| rule.effect() != Effect::Allow).cloned().collect();
+        self.stricter_layers.push(Layer { rules, allow_read_only: false, otherwise });
+        if self.broken_why.is_none() {
+            self.broken_why.clone_from(&other.broken_why);
         }
         self
     }
@@ -139,18 +140,18 @@ impl Policy {
         self
     }
 
-    /// Removes the rules that have this effect, and no condition but this pattern. Rules that are in a file stay.
+    /// Removes the rules that have this effect, this pattern and no other condition. Rules that are in a file stay.
     pub fn take_back(&mut self, effect: Effect, pattern: &Pattern) {
         let is_meant = |rule: &Rule| rule.effect() == effect && rule.has_only(pattern) && rule.origin().is_none();
-        self.own.rules.retain(|rule| !is_meant(rule));
+        self.own_layer.rules.retain(|rule| !is_meant(rule));
     }
 
     /// Returns whether the policy decides as the [default](DefaultEffect) does.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let Self { own, stricter, broken, agent: _ } = self;
+        let Self { own_layer, stricter_layers, broken_why, agent: _ } = self;
         let empty = Layer::default();
-        *own == empty && broken.is_none() && stricter.iter().all(|layer| layer.is_empty())
+        *own_layer == empty && broken_why.is_none() && stricter_layers.iter().all(|layer| layer.is_empty())
     }
 
     /// Returns every rule, in order of precedence: the policy's own rules, then those that only make it stricter.
@@ -158,7 +159,8 @@ impl Policy {
         self.layers().flat_map(|layer| layer.rules.iter().map(|rule| &**rule)).filter(|rule| !rule.is_reading())
     }
 
-    /// Returns the rules that can cover no tool of these servers in any spelling, which are most likely mistakes.
+    /// Returns the rules that cannot cover any tool of these servers, in any spelling. Such a rule is most likely a
+    /// mistake.
     pub fn idle<'p>(&'p self, servers: &'p [&str]) -> impl Iterator<Item = &'p Rule> {
         self.rules().filter(|rule| !servers.iter().any(|server| rule.pattern().may_cover_server(server)))
     }
@@ -171,12 +173,13 @@ impl Policy {
         (
             strictest,
             // No stricter layer exempts tools that only read, so each of them must allow all calls anyway.
-            self.own.allow_read_only && self.stricter.iter().all(|layer| layer.otherwise == DefaultEffect::Allow),
+            self.own_layer.allow_read_only
+                && self.stricter_layers.iter().all(|layer| layer.otherwise == DefaultEffect::Allow),
         )
     }
 
     fn layers(&self) -> impl Iterator<Item = &Layer> {
-        std::iter::once(&self.own).chain(&self.stricter)
+        std::iter::once(&self.own_layer).chain(&self.stricter_layers)
     }
 
     fn context(&self) -> RuleContext<'_> {
@@ -186,14 +189,14 @@ impl Policy {
 
 impl Gate for Policy {
     fn judge(&self, request: &GateRequest<'_>) -> Verdict {
-        if let Some(why) = &self.broken {
+        if let Some(why) = &self.broken_why {
             return Verdict::Deny { why: why.clone() };
         }
         let context = self.context();
-        let verdict = self.own.judge(request, context);
-        self.stricter.iter().fold(verdict, |verdict, layer| {
-            let other = layer.judge(request, context);
-            if other.strictness() > verdict.strictness() { other } else { verdict }
+        let verdict = self.own_layer.judge(request, context);
+        self.stricter_layers.iter().fold(verdict, |verdict, layer| {
+            let layer_verdict = layer.judge(request, context);
+            if layer_verdict.strictness() > verdict.strictness() { layer_verdict } else { verdict }
         })
     }
 }

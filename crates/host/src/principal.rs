@@ -14,11 +14,11 @@ use sha2::{Digest as _, Sha256};
 use crate::text;
 
 /// The most bytes of one name in a principal; a longer one is refused.
-const MAX_NAME: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 /// The most groups of one principal.
 const MAX_GROUPS: usize = 1_000;
 /// The longest name of a tenant, in characters.
-const MAX_TENANT: usize = 64;
+const MAX_TENANT_CHARS: usize = 64;
 /// The name of the tenant, the issuer and the person of a machine with a single user.
 const LOCAL: &str = "local";
 
@@ -51,6 +51,7 @@ struct Identity {
     name: Option<Box<str>>,
     groups: Vec<Box<str>>,
     role: Role,
+    /// How many memberships of the principal in the tenant ended before the current one.
     membership: u32,
 }
 
@@ -119,7 +120,7 @@ impl std::str::FromStr for Role {
 
     fn from_str(word: &str) -> Result<Self, BadPrincipal> {
         let found = Self::ALL.into_iter().find(|role| role.word() == word);
-        found.ok_or_else(|| BadPrincipal::Role { word: text::for_line(&text::clip(word, MAX_NAME)).into_owned() })
+        found.ok_or_else(|| BadPrincipal::Role { word: text::for_line(&text::clip(word, MAX_NAME_BYTES)).into_owned() })
     }
 }
 
@@ -128,14 +129,14 @@ impl std::str::FromStr for Role {
 #[non_exhaustive]
 pub enum BadPrincipal {
     /// A name is empty, too long, or has characters that a line cannot show.
-    #[error("the {what} of a principal must have 1 to {MAX_NAME} bytes, without control characters")]
+    #[error("the {what} of a principal must have 1 to {MAX_NAME_BYTES} bytes, without control characters")]
     Name {
         /// The kind of name.
         what: &'static str,
     },
     /// The name of a tenant cannot be part of a path.
     #[error(
-        "the name of a tenant must have 1 to {MAX_TENANT} characters of a-z, 0-9, `-` and `_`, and must not be `local`: `{tenant}`"
+        "the name of a tenant must have 1 to {MAX_TENANT_CHARS} characters of a-z, 0-9, `-` and `_`, and must not be `local`: `{tenant}`"
     )]
     Tenant {
         /// The name, safe to print.
@@ -154,8 +155,8 @@ pub enum BadPrincipal {
 
 /// Checks a name for use in logs, rows and messages.
 fn check_name(what: &'static str, name: &str) -> Result<Box<str>, BadPrincipal> {
-    let fits = !name.is_empty() && name.len() <= MAX_NAME && text::for_line(name) == name;
-    fits.then(|| name.into()).ok_or(BadPrincipal::Name { what })
+    let is_valid = !name.is_empty() && name.len() <= MAX_NAME_BYTES && text::for_line(name) == name;
+    is_valid.then(|| name.into()).ok_or(BadPrincipal::Name { what })
 }
 
 /// Checks the name of a tenant, which is a part of addresses and folders.
@@ -164,10 +165,10 @@ fn check_name(what: &'static str, name: &str) -> Result<Box<str>, BadPrincipal> 
 /// [`BadPrincipal::Tenant`]
 pub fn check_tenant(tenant: &str) -> Result<(), BadPrincipal> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
-    if (1..=MAX_TENANT).contains(&tenant.len()) && tenant.chars().all(is_plain) && tenant != LOCAL {
+    if (1..=MAX_TENANT_CHARS).contains(&tenant.len()) && tenant.chars().all(is_plain) && tenant != LOCAL {
         return Ok(());
     }
-    Err(BadPrincipal::Tenant { tenant: text::for_line(&text::clip(tenant, MAX_NAME)).into_owned() })
+    Err(BadPrincipal::Tenant { tenant: text::for_line(&text::clip(tenant, MAX_NAME_BYTES)).into_owned() })
 }
 
 impl Principal {
@@ -282,7 +283,7 @@ impl Principal {
     /// Returns whether the principal is in `group`.
     #[must_use]
     pub fn is_in(&self, group: &str) -> bool {
-        self.groups().any(|own| own == group)
+        self.groups().any(|own_group| own_group == group)
     }
 
     /// Returns the role of the principal.

@@ -168,8 +168,8 @@ impl Quota {
     /// # Errors
     /// [`BadQuota`], if there is no such quota, or if the number is out of its bounds.
     pub fn read(name: &str, number: f64) -> Result<Self, BadQuota> {
-        let found = QUOTA_NAMES.iter().find(|(quota_name, ..)| *quota_name == name);
-        let &(name, quantity, window) = found.ok_or_else(|| {
+        let row = QUOTA_NAMES.iter().find(|(quota_name, ..)| *quota_name == name);
+        let &(name, quantity, window) = row.ok_or_else(|| {
             let name = crate::text::for_line(&crate::text::clip(name, MAX_SHOWN_NAME_BYTES)).into_owned();
             BadQuota::Unknown { name }
         })?;
@@ -179,7 +179,7 @@ impl Quota {
                 billionths(number).max(1)
             }
             Quantity::Dollars => return Err(BadQuota::Number { name, must: "a number of dollars above 0" }),
-            _ if (1.0..=MAX_COUNT).contains(&number) && number.fract() == 0.0 => whole(number),
+            _ if (1.0..=MAX_COUNT).contains(&number) && number.fract() == 0.0 => to_count(number),
             _ => return Err(BadQuota::Number { name, must: "a whole number from 1 on" }),
         };
         Ok(Self { name, quantity, window, limit })
@@ -219,7 +219,7 @@ impl Quota {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "its caller has checked the number")]
-fn whole(number: f64) -> u64 {
+fn to_count(number: f64) -> u64 {
     number as u64
 }
 
@@ -323,8 +323,8 @@ pub struct OverQuota {
 }
 
 impl OverQuota {
-    /// Creates the refusal that `who` (`a member of acme`) gets when `used` reaches `quota`. `setting` is the key that
-    /// sets the quota, and `place` the file that it is in (`the team file`); `used` is in the unit of the quota.
+    /// Creates the refusal that `who` (`a member of acme`) gets when `used`, in the unit of the quota, reaches `quota`.
+    /// `setting` is the key that sets the quota, in the file `place` (`the team file`).
     #[must_use]
     pub fn new(who: &str, setting: String, place: &str, (quota, used): (Quota, u64), retry_after: Duration) -> Self {
         let words = format!("{who} may {quota} (`{setting}` of {place})");

@@ -151,8 +151,8 @@ impl Resolver for Verbatim {
     }
 }
 
-/// Authorizes requests: provides their `Authorization` header, and a proof if the token is bound to a key; decides what
-/// to do when a server refuses a request.
+/// Authorizes requests: provides their `Authorization` header, and a proof if the token is bound to a key. When a
+/// server refuses a request, decides whether to send it again.
 ///
 /// The host calls the authorizer for HTTP servers whose entry has no `Authorization` header. By default
 /// there is no authorizer: requests then have no such header, and a server that requires the header is in the state
@@ -163,7 +163,8 @@ pub trait Authorizer: Send + Sync {
     /// usable token.
     ///
     /// # Errors
-    /// [`NotAuthorized::Unavailable`] fails this request alone, [`NotAuthorized::SignIn`] the connection.
+    /// With [`NotAuthorized::Unavailable`], only this request fails. With [`NotAuthorized::SignIn`], the connection
+    /// fails.
     fn sign<'a>(
         &'a self,
         destination: Destination<'a>,
@@ -252,16 +253,16 @@ impl Challenge {
     /// Returns whether the server requires a nonce in the proof, and accepts the token (RFC 9449, 9).
     #[must_use]
     pub fn wants_nonce(&self) -> bool {
-        self.status == 401 && self.names("use_dpop_nonce")
+        self.status == 401 && self.has_error("use_dpop_nonce")
     }
 
     /// Returns whether the server requires a token with more scopes (RFC 6750, 3.1), as opposed to more rights of the
     /// token's owner.
     pub(crate) fn wants_scopes(&self) -> bool {
-        self.status == 403 && self.names("insufficient_scope")
+        self.status == 403 && self.has_error("insufficient_scope")
     }
 
-    fn names(&self, error: &str) -> bool {
+    fn has_error(&self, error: &str) -> bool {
         self.www_authenticate.iter().any(|value| value.contains(error))
     }
 }
@@ -345,7 +346,7 @@ pub struct AnswerQuery<'a> {
     pub tool: &'a str,
     /// The hash of the tool's definition: another definition means another tool.
     pub definition: DefinitionHash,
-    /// The principal that calls.
+    /// The person or service that calls.
     pub principal: &'a Principal,
 }
 

@@ -1,6 +1,6 @@
 //! Runs one task for each server, which owns the connection: the task connects, lists the tools, watches for changes
-//! and reconnects. After each change it publishes a [`Snapshot`]. The rest of the host reads the newest snapshot, and
-//! clones the link in it (the connection, as callers use it), so that no caller waits for another.
+//! and reconnects. After each change it publishes a [`Snapshot`]. The rest of the host reads the newest snapshot. A
+//! caller clones the link in it (the connection, as callers use it), and so does not wait for other callers.
 
 mod pinning;
 mod task;
@@ -38,6 +38,7 @@ pub(crate) struct Snapshot {
     pub(crate) link: Option<Link>,
     /// The tools as last listed; kept while the server reconnects.
     pub(crate) tools: Arc<ToolSet>,
+    /// The result of the last handshake: the MCP version, the capabilities and the server's description of itself.
     pub(crate) session: Option<Arc<Session>>,
     /// The reason why the last attempt or connection ended.
     pub(crate) error: Option<Arc<LinkError>>,
@@ -55,14 +56,14 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     number: u64,
-    began: Instant,
+    start: Instant,
 }
 
 impl Snapshot {
     /// Begins the round `number`, unless it has begun already.
     fn begin_round(&mut self, number: u64) {
         if self.round.number != number {
-            self.round = Round { number, began: Instant::now() };
+            self.round = Round { number, start: Instant::now() };
             self.was_tried_before |= self.attempts > 0;
             self.attempts = 0;
         }
@@ -102,7 +103,7 @@ pub(crate) struct Server {
     /// The resources with listeners, to which the connections of this server report changes. If another host lends this
     /// server, they are those of that host, because its connection reports the changes.
     watched: Arc<WatchedResources>,
-    published: watch::Receiver<Snapshot>,
+    snapshot_receiver: watch::Receiver<Snapshot>,
     wake: Arc<WakeSignals>,
     /// Cancelled to stop the server.
     stop: CancellationToken,
@@ -152,7 +153,7 @@ impl Server {
             (false, true) => Some(State::PendingTrust),
             (true, true) => None,
         };
-        let (snapshot_sender, published) = watch::channel(Snapshot {
+        let (snapshot_sender, snapshot_receiver) = watch::channel(Snapshot {
             state: unstartable.clone().unwrap_or(State::Connecting),
             link: None,
             tools: Arc::default(),
@@ -161,7 +162,7 @@ impl Server {
             // A server that may not be started counts as settled.
             attempts: unstartable.is_some().into(),
             was_tried_before: false,
-            round: Round { number: 0, began: Instant::now() },
+            round: Round { number: 0, start: Instant::now() },
             rechecks: 0,
         });
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
@@ -176,6 +177,7 @@ impl Server {
                 wake: wake.clone(),
                 stop: stop.clone(),
             };
+            // Cancels `ended` also if the task panics.
             let report_end = ended.clone().drop_guard();
             context.tasks.spawn(async move {
                 if let Some(predecessor) = predecessor {
@@ -191,7 +193,7 @@ impl Server {
             spec,
             has_private_output: context.has_private_output,
             watched: context.connector.watched.clone(),
-            published,
+            snapshot_receiver,
             wake,
             _stop_on_drop: stop.clone().drop_guard(),
             stop,
@@ -205,12 +207,12 @@ impl Server {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.published.borrow().clone()
+        self.snapshot_receiver.borrow().clone()
     }
 
     /// Returns the word for the server's state; see [`State::word`].
     pub(crate) fn state_word(&self) -> &'static str {
-        self.published.borrow().state.word()
+        self.snapshot_receiver.borrow().state.word()
     }
 
     /// Reconnects, in any state. From now on the server is not [settled](Self::settled).
@@ -223,20 +225,20 @@ impl Server {
     /// Returns whether the first attempt of the last requested round has ended.
     pub(crate) fn is_settled(&self) -> bool {
         let requested = *self.wake.round.borrow();
-        let snapshot = self.published.borrow();
+        let snapshot = self.snapshot_receiver.borrow();
         snapshot.round.number >= requested && snapshot.attempts > 0
     }
 
     /// Returns whether any attempt to connect has ended, in this round or an earlier one.
     pub(crate) fn was_tried(&self) -> bool {
-        let snapshot = self.published.borrow();
+        let snapshot = self.snapshot_receiver.borrow();
         snapshot.was_tried_before || snapshot.attempts > 0
     }
 
     /// Waits until the first attempt of the last requested round has ended.
     pub(crate) async fn settled(&self) {
         let requested = *self.wake.round.borrow();
-        let mut published = self.published.clone();
+        let mut published = self.snapshot_receiver.clone();
         let is_settled = |snapshot: &Snapshot| snapshot.round.number >= requested && snapshot.attempts > 0;
         // This fails if the server's task has ended, and there is nothing to wait for.
         let _ = published.wait_for(is_settled).await;
@@ -245,9 +247,9 @@ impl Server {
     /// Returns the moment at which the current round will have lasted for `limit`; `None` if that moment has passed. If
     /// a new round was requested but has not begun, it counts as beginning now.
     pub(crate) fn round_deadline(&self, limit: Duration) -> Option<Instant> {
-        let round = self.published.borrow().round;
-        let is_due = *self.wake.round.borrow() > round.number;
-        let deadline = deadline(if is_due { Instant::now() } else { round.began }, limit);
+        let round = self.snapshot_receiver.borrow().round;
+        let starts_now = *self.wake.round.borrow() > round.number;
+        let deadline = deadline(if starts_now { Instant::now() } else { round.start }, limit);
         (deadline > Instant::now()).then_some(deadline)
     }
 
@@ -273,7 +275,7 @@ impl Server {
     /// Waits for the link, until the next attempt to connect has ended. Wakes up a server that waits before that
     /// attempt. The caller bounds the time.
     pub(crate) async fn link(&self) -> Result<Link, Snapshot> {
-        let mut published = self.published.clone();
+        let mut published = self.snapshot_receiver.clone();
         let initial = published.borrow_and_update().clone();
         let mut current = initial.clone();
         loop {

@@ -1,8 +1,9 @@
 //! Defines the configuration of servers as plain data, without behaviour and without IO.
 //!
-//! A [`Desired`] set is a map from [`ServerName`] to [`ServerSpec`]. Strings in a spec may contain placeholders such as
-//! `${TOKEN}`. A spec keeps placeholders verbatim; the host's [`Resolver`](crate::Resolver) replaces them by values
-//! when it connects. So a spec can be printed, stored and compared without a secret in it.
+//! A [`Desired`] set is a map from [`ServerName`] to [`ServerSpec`]. An *entry* is the part of a configuration file
+//! from which a spec was read. Strings in a spec may contain placeholders such as `${TOKEN}`. A spec keeps placeholders
+//! verbatim; the host's [`Resolver`](crate::Resolver) replaces them by values when it connects. So a spec can be
+//! printed, stored and compared without a secret in it.
 //!
 //! The macro `spec!` makes a struct from plain fields and from rows; [`Field`] says what comes from a row.
 
@@ -68,8 +69,8 @@ impl ServerName {
         } else {
             return Ok(Self(name));
         };
-        let shown = crate::text::clip(&name, Self::MAX_BYTES);
-        Err(BadServerName { name: crate::text::for_line(&shown).into_owned(), why })
+        let clipped = crate::text::clip(&name, Self::MAX_BYTES);
+        Err(BadServerName { name: crate::text::for_line(&clipped).into_owned(), why })
     }
 
     /// Returns the name as text.
@@ -233,10 +234,10 @@ impl ServerSpec {
         Self::new(Transport::Native(server))
     }
 
-    /// Returns a stable hash of the fields that decide which program answers, with placeholders unresolved: command,
-    /// arguments, variables, working folder and image of a child process; address, headers and account of an endpoint.
-    /// The hash is the key for the stored era of a server, its tools and permanent answers: another command or URL
-    /// means another server, other time-outs or limits do not.
+    /// Returns a stable hash of the fields that decide which program answers, with placeholders unresolved. For a child
+    /// process, these are command, arguments, variables, working folder and image; for an endpoint, address, headers
+    /// and account. The hash is the key for the stored era of a server, its tools and permanent answers: another
+    /// command or URL means another server, other time-outs or limits do not.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         identity::fingerprint(&self.transport)

@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Why a server has failed, as one text that is safe to print. It may end with what the server wrote last, which only
-/// some readers may see. Serialised and displayed as the whole text.
+/// Why a server has failed, as one text that is safe to print. It may end with the last output of the server, which
+/// only some readers may see. Serialised and displayed as the whole text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureText {
     /// The cause, and then the output of the server.
-    shown: String,
-    /// How many bytes of `shown` are the cause.
+    text: String,
+    /// How many bytes of `text` are the cause.
     cause_bytes: usize,
 }
 
@@ -18,13 +18,13 @@ impl FailureText {
     /// Joins `cause` and the `output` of the server, which is empty if the text quotes none.
     pub(crate) fn new(cause: String, output: &str) -> Self {
         let cause_bytes = cause.len();
-        Self { shown: cause + output, cause_bytes }
+        Self { text: cause + output, cause_bytes }
     }
 
     /// Returns the whole text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.shown
+        &self.text
     }
 
     /// Returns the text without the output of the server. It is for people who may know that the server failed, but may
@@ -37,15 +37,15 @@ impl FailureText {
 
     /// Removes the output of the server. Returns whether there was any.
     pub(crate) fn remove_output(&mut self) -> bool {
-        let had_output = self.cause_bytes < self.shown.len();
-        self.shown.truncate(self.cause_bytes);
+        let had_output = self.cause_bytes < self.text.len();
+        self.text.truncate(self.cause_bytes);
         had_output
     }
 }
 
 impl fmt::Display for FailureText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        f.write_str(&self.text)
     }
 }
 
@@ -58,7 +58,7 @@ impl From<String> for FailureText {
 
 impl Serialize for FailureText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.shown)
+        serializer.serialize_str(&self.text)
     }
 }
 
@@ -100,8 +100,8 @@ pub enum State {
         /// The reason, safe to print.
         error: FailureText,
     },
-    /// The server requires a sign-in first, or refuses what its entry sends in place of one. In the latter case, and
-    /// where the host has no authorizer, a call makes the host try again.
+    /// The server requires a sign-in first, or refuses the authorization that its configuration contains instead. In
+    /// the second case, and on a host without an authorizer, a call makes the host try again.
     NeedsAuth {
         /// The next step for the user, or the server's message; safe to print.
         how: String,
@@ -143,7 +143,8 @@ impl State {
         }
     }
 
-    /// Returns the error of this state, as [`Self::error`] does, in the form that can part with what the server wrote.
+    /// Returns the error of this state, as [`Self::error`] does, as a text from which the server's output can be
+    /// [removed](FailureText::without_output).
     #[must_use]
     pub fn failure(&self) -> Option<FailureText> {
         match self {

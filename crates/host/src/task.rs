@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 #[expect(clippy::disallowed_methods, reason = "the returned future owns the task: dropping the future ends the task")]
 pub async fn run_in_own_task<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     match AbortOnDropHandle::new(tokio::spawn(work.in_current_span())).await {
-        Ok(done) => done,
+        Ok(output) => output,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => panic::resume_unwind(panic),
             // The runtime is being shut down, and this future with it.

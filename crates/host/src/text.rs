@@ -6,8 +6,8 @@
 //! for pages, [`Safe`] inside a `format!`. Models and programs get text [without invisible
 //! characters](without_invisible).
 //!
-//! A character that would act on the display becomes a visible escape such as `\u{1b}`; no character is silently
-//! dropped, except the carriage return of a CRLF line end. Text without such characters is returned borrowed. Escaping
+//! A character that would act on the display becomes a visible escape such as `\u{1b}`. Of all characters, only the
+//! carriage return of a CRLF line end is dropped. Text without such characters is returned borrowed. Escaping
 //! is for display, not for storage: a backslash is not escaped, so the escaping cannot be undone.
 
 use std::borrow::Cow;
@@ -47,17 +47,17 @@ impl fmt::Display for Safe<'_> {
 /// Makes text of several lines safe for a terminal: line feed and tab stay, CRLF becomes LF, all other characters that
 /// are not plain text are escaped. Idempotent.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
-    escape(text, Sink { kind: SinkKind::Lines, html: false })
+    escape(text, Sink { kind: SinkKind::Lines, is_html: false })
 }
 
 /// Makes text safe for one line of a terminal, a table cell or an error message: as [`for_terminal`], and line feed,
 /// carriage return and tab become `\n`, `\r` and `\t`. Idempotent.
 pub fn for_line(text: &str) -> Cow<'_, str> {
-    escape(text, Sink { kind: SinkKind::Line, html: false })
+    escape(text, Sink { kind: SinkKind::Line, is_html: false })
 }
 
-/// Makes text safe for one field of a log line: as [`for_line`], at most [`LOG_BYTES`] bytes, so that a server can
-/// neither forge a line nor flood the log with one. Idempotent.
+/// Makes text safe for one field of a log line, as [`for_line`] does, and cuts it to [`LOG_BYTES`]. So a server cannot
+/// forge a line or flood the log. Idempotent.
 pub fn for_log(text: &str) -> Cow<'_, str> {
     // Escaping for one line never shortens a text, so this part of the text is enough to fill the limit.
     let head = &text[..text.floor_char_boundary(LOG_BYTES + MAX_CLUSTER_BYTES)];
@@ -70,7 +70,7 @@ pub fn for_log(text: &str) -> Cow<'_, str> {
 /// Makes text safe for HTML, between tags or inside a quoted attribute: as [`for_terminal`], and `& < > " '` become
 /// character references. Not idempotent, like any HTML escaping: apply it once, when the page is built.
 pub fn for_html(text: &str) -> Cow<'_, str> {
-    escape(text, Sink { kind: SinkKind::Lines, html: true })
+    escape(text, Sink { kind: SinkKind::Lines, is_html: true })
 }
 
 /// Returns text for models and programs, without characters that are invisible or act on a display, otherwise
@@ -82,7 +82,7 @@ pub fn for_html(text: &str) -> Cow<'_, str> {
 /// emoji or back. Other ends of lines and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line
 /// feeds. Idempotent.
 pub fn without_invisible(text: &str) -> Cow<'_, str> {
-    escape(text, Sink { kind: SinkKind::Model, html: false })
+    escape(text, Sink { kind: SinkKind::Model, is_html: false })
 }
 
 /// Applies `change` to every text in `value`, including the names of members. So a function that hides secrets leaves
@@ -143,7 +143,7 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
 #[derive(Clone, Copy)]
 struct Sink {
     kind: SinkKind,
-    html: bool,
+    is_html: bool,
 }
 
 /// The treatment of line ends, and of characters that are not plain text.
@@ -163,39 +163,39 @@ impl Sink {
         match byte {
             b'\n' | b'\t' => self.kind != SinkKind::Line,
             b'\r' => self.kind == SinkKind::Model,
-            b'&' | b'<' | b'>' | b'"' | b'\'' => !self.html,
+            b'&' | b'<' | b'>' | b'"' | b'\'' => !self.is_html,
             0x20..=0x7e => true,
             _ => false,
         }
     }
 }
 
-/// Escapes the text in one pass. `out` is `None` until the first change, so that clean text is never copied.
+/// Escapes the text in one pass. `escaped` is `None` until the first change, so that clean text is never copied.
 fn escape(text: &str, sink: Sink) -> Cow<'_, str> {
     if text.bytes().all(|byte| sink.keeps_byte(byte)) {
         return Cow::Borrowed(text);
     }
-    let mut out: Option<String> = None;
-    // The last character that was written. This character, and not the last one of the source, decides whether a joiner
-    // stays, so that a second pass changes nothing.
-    let mut before = '\0';
+    let mut escaped: Option<String> = None;
+    // This character, and not the last one of the source, decides whether a joiner stays. So a second pass changes
+    // nothing.
+    let mut last_written = '\0';
     let mut rest = text.char_indices().peekable();
-    while let Some((at, c)) = rest.next() {
+    while let Some((offset, c)) = rest.next() {
         let after = rest.peek().map_or('\0', |&(_, next)| next);
-        match replacement(sink, before, c, after) {
+        match replacement(sink, last_written, c, after) {
             None => {
-                before = c;
-                if let Some(out) = &mut out {
-                    out.push(c);
+                last_written = c;
+                if let Some(escaped) = &mut escaped {
+                    escaped.push(c);
                 }
             }
             Some(replacement) => {
-                let out = out.get_or_insert_with(|| text[..at].to_owned());
-                before = push_replacement(out, &replacement).unwrap_or(before);
+                let escaped = escaped.get_or_insert_with(|| text[..offset].to_owned());
+                last_written = push_replacement(escaped, &replacement).unwrap_or(last_written);
             }
         }
     }
-    out.map_or(Cow::Borrowed(text), Cow::Owned)
+    escaped.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 /// The text that is written in place of a character.
@@ -217,11 +217,11 @@ fn replacement(sink: Sink, before: char, c: char, after: char) -> Option<Replace
         '\n' => Some(Fixed(r"\n")),
         '\r' => Some(Fixed(r"\r")),
         '\t' => Some(Fixed(r"\t")),
-        '&' if sink.html => Some(Fixed("&amp;")),
-        '<' if sink.html => Some(Fixed("&lt;")),
-        '>' if sink.html => Some(Fixed("&gt;")),
-        '"' if sink.html => Some(Fixed("&quot;")),
-        '\'' if sink.html => Some(Fixed("&#39;")),
+        '&' if sink.is_html => Some(Fixed("&amp;")),
+        '<' if sink.is_html => Some(Fixed("&lt;")),
+        '>' if sink.is_html => Some(Fixed("&gt;")),
+        '"' if sink.is_html => Some(Fixed("&quot;")),
+        '\'' if sink.is_html => Some(Fixed("&#39;")),
         ZWJ | ZWNJ if joins_letters(before) && joins_letters(after) => None,
         ZWJ if joins_emoji(before) && is_pictograph(after) => None,
         '\u{fe0e}' | '\u{fe0f}' if takes_variant(before) => None,
@@ -291,34 +291,35 @@ fn is_pictograph(c: char) -> bool {
         | '\u{2900}'..='\u{297f}' | '\u{2b00}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// Returns the last offset at or before `max` that splits neither a character nor, within [`MAX_CLUSTER_BYTES`], a
-/// cluster.
-fn cluster_boundary(text: &str, max: usize) -> usize {
-    let floor = text.floor_char_boundary(max);
-    let mut at = floor;
-    while at > 0 && floor - at <= MAX_CLUSTER_BYTES {
-        if !inside_cluster(text, at) {
-            return at;
+/// Returns the last offset, at most `max_offset`, that splits neither a character nor a cluster (a character with its
+/// marks). Goes back at most [`MAX_CLUSTER_BYTES`] to keep a cluster whole.
+fn cluster_boundary(text: &str, max_offset: usize) -> usize {
+    let max_boundary = text.floor_char_boundary(max_offset);
+    let mut offset = max_boundary;
+    while offset > 0 && max_boundary - offset <= MAX_CLUSTER_BYTES {
+        if !is_inside_cluster(text, offset) {
+            return offset;
         }
-        at = text.floor_char_boundary(at - 1);
+        offset = text.floor_char_boundary(offset - 1);
     }
     // The text begins with a cluster that does not fit, or with a run of marks that is too long to be a cluster. A cut
     // inside the run must not leave a joiner at the end.
-    if at == 0 { 0 } else { text[..floor].trim_end_matches([ZWJ, ZWNJ]).len() }
+    if offset == 0 { 0 } else { text[..max_boundary].trim_end_matches([ZWJ, ZWNJ]).len() }
 }
 
-/// Returns whether the characters around `at` (a character boundary, not 0) belong to one cluster.
-fn inside_cluster(text: &str, at: usize) -> bool {
-    let (head, tail) = text.split_at(at);
+/// Returns whether the characters around `offset` (a character boundary, not 0) belong to one cluster.
+fn is_inside_cluster(text: &str, offset: usize) -> bool {
+    let (head, tail) = text.split_at(offset);
     let (Some(before), Some(after)) = (head.chars().next_back(), tail.chars().next()) else {
         return false;
     };
-    let extends = after.width() == Some(0) && !after.is_control() || is_skin_tone(after);
+    let is_mark = after.width() == Some(0) && !after.is_control() || is_skin_tone(after);
     let is_crlf = before == '\r' && after == '\n';
-    let in_flag = is_regional(before)
+    // A flag is a pair of regional indicators, so an odd number of them before the offset means that it splits a pair.
+    let is_inside_flag = is_regional(before)
         && is_regional(after)
         && head.chars().rev().take_while(|&c| is_regional(c)).take(MAX_CLUSTER_BYTES).count() % 2 == 1;
-    extends || is_crlf || in_flag || matches!(before, ZWJ | ZWNJ)
+    is_mark || is_crlf || is_inside_flag || matches!(before, ZWJ | ZWNJ)
 }
 
 fn is_skin_tone(c: char) -> bool {

@@ -1,5 +1,5 @@
-//! Passes on the context of one piece of work across several programs, as W3C Trace Context
-//! (<https://www.w3.org/TR/trace-context/>) and Baggage define it, and as MCP carries it in `_meta` (SEP-414:
+//! Passes on the trace context, which connects the work of several programs on one request. W3C Trace Context
+//! (<https://www.w3.org/TR/trace-context/>) and Baggage define it, and MCP carries it in `_meta` (SEP-414:
 //! `traceparent`, `tracestate`, `baggage`).
 
 use serde_json::Value;
@@ -47,7 +47,7 @@ impl TraceContext {
     }
 
     /// Reads the context from fields with these names: `traceparent`, `tracestate` and `baggage`, as in HTTP and in
-    /// `_meta`.
+    /// `_meta`. `None` without a valid `traceparent`.
     pub fn from_fields<'a>(field: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
         let mut context = Self::new(field("traceparent")?)?;
         context.tracestate = field("tracestate").and_then(|state| checked_state(state, MAX_TRACESTATE_BYTES));

@@ -1,11 +1,12 @@
 //! Validates JSON against a JSON Schema, with a bound on the work. A host checks arguments against the input schema of
 //! a tool before it sends them, and structured content against the output schema.
 //!
-//! Schemas come from servers that may be hostile, and JSON Schema can require exponential work with a few lines: `n`
-//! definitions that each refer to the next twice are 2^n evaluations. A deadline does not help, because a thread that
-//! computes cannot be stopped. So the work is counted first: [`Validator::compile`] refuses a schema that unfolds to
-//! too much, [`Validator::validate`] walks schema and instance together, counts the evaluations of the worst case, and
-//! only then runs the real validator. Regular expressions are counted by their size and by the length of the text.
+//! Schemas come from servers that may be hostile, and a few lines of JSON Schema can require exponential work: if each
+//! of `n` definitions refers to the next twice, a validation takes 2^n evaluations. A deadline does not help, because a
+//! thread that computes cannot be stopped. So the work is counted first. [`Validator::compile`] refuses a schema that
+//! unfolds to too many subschemas. [`Validator::validate`] counts the evaluations that the *instance* (the JSON to
+//! check) takes in the worst case, and only then runs the real validator. Regular expressions are counted by their size
+//! and by the length of the text.
 //!
 //! No `$ref` is ever fetched. Formats are not asserted. Neither function does IO, but both may take tens of
 //! milliseconds: do not call them on async threads.
@@ -46,7 +47,7 @@ const MAX_PATTERN_STATES: u64 = 50_000;
 /// The most evaluations of one validation. About 50 ms in an optimised build.
 const MAX_STEPS: u64 = 1_000_000;
 
-/// The most evaluations of a validation that collects all messages of a failure. To collect messages costs many times
+/// The most evaluations of a validation that collects all messages of a failure. Collecting messages costs many times
 /// as much as a plain check.
 const MAX_STEPS_FOR_ALL_MESSAGES: u64 = 20_000;
 
@@ -171,8 +172,8 @@ pub(super) struct Mismatches<'a>(pub(super) &'a [Mismatch]);
 
 impl fmt::Display for Mismatches<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, mismatch) in self.0.iter().enumerate() {
-            let separator = if at == 0 { "" } else { "; " };
+        for (index, mismatch) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
             write!(f, "{separator}{mismatch}")?;
         }
         Ok(())
@@ -306,11 +307,11 @@ fn draft(schema: &Value) -> Draft {
     }
 }
 
-/// Returns the text of `shown`, cut to at most [`MAX_MESSAGE_BYTES`]. Does not write the rest of a long text first.
-pub(crate) fn clipped_message(shown: &dyn fmt::Display) -> String {
+/// Returns the text of `message`, cut to at most [`MAX_MESSAGE_BYTES`]. Does not write the rest of a long text first.
+pub(crate) fn clipped_message(message: &dyn fmt::Display) -> String {
     let mut text = BoundedString { text: String::new() };
     // The writer fails once it is full, which ends the formatting.
-    let _ = write!(text, "{shown}");
+    let _ = write!(text, "{message}");
     text.text
 }
 

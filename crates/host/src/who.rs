@@ -10,6 +10,7 @@ use crate::{
 /// A condition on a principal: `group:GLOB`, `role:GLOB`, `person:GLOB` or `service:GLOB`, the last two on its subject.
 #[derive(Clone, Debug)]
 pub struct Who {
+    /// The condition as it was written.
     written: String,
     property: Property,
     glob: Glob,
@@ -76,6 +77,7 @@ impl Who {
 }
 
 impl PartialEq for Who {
+    // The text determines the other fields.
     fn eq(&self, other: &Self) -> bool {
         self.written == other.written
     }

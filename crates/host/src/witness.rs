@@ -1,5 +1,5 @@
-//! Passes on the facts that must be recorded, for example in an audit log: each call with its caller and the reason why
-//! it ran or did not, and the beginnings and ends of connections.
+//! Passes on the facts that must be recorded, for example in an audit log. These are each call, with its caller and the
+//! reason why it ran or not, and the beginnings and ends of connections.
 //!
 //! [Events](crate::Event) are for observers, and a slow observer misses some events. A [`Witness`] receives every fact,
 //! in order, on the task where the fact arises. The *gate* in these facts decides whether a call may run.
@@ -216,7 +216,7 @@ pub enum Decision {
     Denied,
     /// A user denied it.
     Declined,
-    /// The policy requires a user's decision, and no asker could ask a user.
+    /// The policy requires a user's decision, and the program could not ask a user.
     #[serde(rename = "unasked")]
     CannotAsk,
     /// The call was abandoned before the user answered.
@@ -248,8 +248,9 @@ const MAX_NAME_BYTES: usize = 200;
 
 /// The caller: the principal, the way in, and the known facts about the client.
 ///
-/// Plain data, which each way into the host makes in one place. The host passes it to the gate, to the
-/// [asker](crate::Asker) and to the [witness](Witness). Only [`Self::client_name`] comes from the client itself.
+/// Plain data. The code of each way into the host creates it in one place, and the host passes it to the gate, to the
+/// [asker](crate::Asker) and to the [witness](Witness). Only [`Self::client_name`] and [`Self::request`] come from the
+/// client itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     principal: Principal,
@@ -258,7 +259,8 @@ pub struct Caller {
     details: Option<Arc<CallerDetails>>,
 }
 
-/// The known facts about a caller besides its way in.
+/// The known facts about a caller besides its principal and its way in. The methods of [`Caller`] that set them say
+/// what they hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct CallerDetails {
     client: Option<Arc<str>>,
@@ -392,7 +394,7 @@ impl Caller {
 /// Returns at most [`MAX_NAME_BYTES`] bytes of a name.
 fn clipped_name(name: Arc<str>) -> Arc<str> {
     match &*text::clip(&name, MAX_NAME_BYTES) {
-        cut if cut.len() != name.len() => Arc::from(cut),
+        clipped if clipped.len() != name.len() => Arc::from(clipped),
         _ => name,
     }
 }

@@ -1,5 +1,8 @@
 //! Remembers answers of users to the question whether a call may run, if they cover more than one call. Such an answer
 //! is valid until the program ends. Answers that are valid for longer are in the store of the embedding program, too.
+//!
+//! A *principal* is the person or service that calls. The *fingerprint* of a server's configuration changes when the
+//! server may have become another program, so that old answers no longer apply.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -28,7 +31,7 @@ pub(crate) struct RememberedAnswers(ArcSwap<HashMap<CoveredCalls, AnswerRecord>>
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CoveredCalls {
     server: ServerName,
-    /// The fingerprint of the server's entry (its configuration).
+    /// The fingerprint of the server's configuration.
     fingerprint: String,
     tool: String,
     definition: DefinitionHash,
@@ -40,7 +43,7 @@ struct CoveredCalls {
 #[derive(Clone, Debug)]
 pub(super) struct AnswerRecord {
     /// The moment of the answer, to compare with other moments of this process.
-    pub(super) at: Instant,
+    pub(super) given_instant: Instant,
     /// Whether the answer is only in this map, because it was not or could not be stored.
     pub(super) is_session_only: bool,
     /// The time of the answer, to show to users.
@@ -70,7 +73,7 @@ pub struct SessionAnswer {
 /// An answer that the user has just given for more than one call.
 pub(super) struct GivenAnswer<'a> {
     pub(super) server: &'a ServerName,
-    /// The fingerprint of the server's entry.
+    /// The fingerprint of the server's configuration.
     pub(super) fingerprint: &'a str,
     /// The caller of the call that the question was about.
     pub(super) caller: &'a Caller,
@@ -81,47 +84,48 @@ pub(super) struct GivenAnswer<'a> {
 }
 
 impl RememberedAnswers {
-    /// Returns the answers that cover a call of `tool` by `principal`. `fingerprint` is that of the server's entry.
+    /// Returns the answers that cover a call of `tool` by `principal`. `fingerprint` is that of the server's
+    /// configuration.
     pub(super) fn find(
         &self,
         tool: &CatalogTool,
         fingerprint: &str,
         principal: &Principal,
     ) -> impl Iterator<Item = AnswerRecord> {
-        let all = self.0.load();
-        let keys = if all.is_empty() { vec![] } else { vec![None, Some(principal.key())] };
+        let answers = self.0.load();
+        let keys = if answers.is_empty() { vec![] } else { vec![None, Some(principal.key())] };
         keys.into_iter().filter_map(move |principal| {
             let (server, definition) = (tool.server.clone(), tool.definition_hash());
             let (fingerprint, tool) = (fingerprint.to_owned(), tool.tool().name.clone());
-            all.get(&CoveredCalls { server, fingerprint, tool, definition, principal }).cloned()
+            answers.get(&CoveredCalls { server, fingerprint, tool, definition, principal }).cloned()
         })
     }
 
     /// Adds an answer about `tools` of a server. Returns `false` if there was no room for some of them.
     pub(super) fn add(&self, tools: Vec<(String, DefinitionHash)>, answer: &GivenAnswer<'_>) -> bool {
         let GivenAnswer { server, fingerprint, caller, callers, is_session_only } = *answer;
-        let (at, given_at) = (Instant::now(), SystemTime::now());
-        let record = AnswerRecord { at, is_session_only, given_at, caller: caller.clone() };
+        let (given_instant, given_at) = (Instant::now(), SystemTime::now());
+        let record = AnswerRecord { given_instant, is_session_only, given_at, caller: caller.clone() };
         let principal = (callers == Callers::Same).then(|| caller.principal().key());
         let mut had_room = true;
-        self.0.rcu(|all| {
+        self.0.rcu(|answers| {
             // This runs again if another thread has replaced the map meanwhile.
             had_room = true;
-            let mut all = HashMap::clone(all);
-            if is_session_only && all.len() + tools.len() > MAX_ANSWERS {
-                all.retain(|_, record| record.is_session_only);
+            let mut answers = HashMap::clone(answers);
+            if is_session_only && answers.len() + tools.len() > MAX_ANSWERS {
+                answers.retain(|_, record| record.is_session_only);
             }
             for (tool, definition) in &tools {
                 let (server, tool, principal) = (server.clone(), tool.clone(), principal.clone());
                 let fingerprint = fingerprint.to_owned();
                 let covered = CoveredCalls { server, fingerprint, tool, definition: *definition, principal };
-                if all.len() < MAX_ANSWERS || all.contains_key(&covered) {
-                    all.insert(covered, record.clone());
+                if answers.len() < MAX_ANSWERS || answers.contains_key(&covered) {
+                    answers.insert(covered, record.clone());
                 } else {
                     had_room = false;
                 }
             }
-            all
+            answers
         });
         had_room
     }
@@ -133,24 +137,24 @@ impl RememberedAnswers {
 
     /// Removes the answers that `is_meant` selects. Returns how many of the removed answers were only in this map.
     pub(crate) fn forget(&self, is_meant: impl Fn(&SessionAnswer) -> bool) -> usize {
-        let mut forgotten = 0;
-        self.0.rcu(|all| {
+        let mut forgotten_count = 0;
+        self.0.rcu(|answers| {
             // This runs again if another thread has replaced the map meanwhile.
-            forgotten = 0;
-            let mut all = HashMap::clone(all);
-            all.retain(|covered, record| {
+            forgotten_count = 0;
+            let mut answers = HashMap::clone(answers);
+            answers.retain(|covered, record| {
                 let is_forgotten = is_meant(&session_answer((covered, record)));
-                forgotten += usize::from(is_forgotten && record.is_session_only);
+                forgotten_count += usize::from(is_forgotten && record.is_session_only);
                 !is_forgotten
             });
-            all
+            answers
         });
-        forgotten
+        forgotten_count
     }
 }
 
 fn session_answer((covered, record): (&CoveredCalls, &AnswerRecord)) -> SessionAnswer {
-    // The map has only the key of the principal. The principal itself is that of the call in question.
+    // The map has only the key of the principal. The principal itself is that of the call that the question was about.
     let principal = covered.principal.as_ref().map(|_| record.caller.principal().clone());
     let CoveredCalls { server, tool, definition, .. } = covered.clone();
     SessionAnswer { server, tool, definition, principal, way: record.caller.way(), given_at: record.given_at }

@@ -1,6 +1,6 @@
 //! Gets a user's decision about a call, if the gate (which decides about each call first) requires one. Uses a
-//! remembered answer if there is one; else asks the user through the asker of the call, and remembers the answer if the
-//! user wants that.
+//! remembered answer if there is one. Otherwise the asker of the call asks the user, and the host remembers the answer
+//! if the user wants that.
 
 use std::sync::{Arc, OnceLock};
 
@@ -30,12 +30,12 @@ use crate::{
 /// The longest text about a problem with arguments, in bytes.
 const MAX_PROBLEM_BYTES: usize = 500;
 
-/// A call that waits for the answer to a question. The asker of the question gets it as a [`Review`].
+/// A call that waits for a user's answer. The asker of the question gets this value as a [`Review`].
 struct UnderReview {
     session_answers: Arc<RememberedAnswers>,
     gate: Arc<dyn Gate>,
     tool: CatalogTool,
-    /// The fingerprint of the configuration entry of the tool's server.
+    /// The fingerprint of the server's configuration: with another command or URL, old answers do not apply.
     fingerprint: String,
     caller: Caller,
     /// When the question was asked.
@@ -57,10 +57,10 @@ impl UnderReview {
 
 impl Review for UnderReview {
     fn is_answered(&self) -> bool {
-        // An answer that is only in this map counts. Any other answer is also in the store, where another process may
-        // have deleted it. It counts only if a user gave it after this question was asked.
+        // A session-only answer counts. Any other answer is also in the store, where another process may have deleted
+        // it, so it counts only if a user gave it after this question was asked.
         let mut answers = self.session_answers.find(&self.tool, &self.fingerprint, self.caller.principal());
-        answers.any(|answer| answer.is_session_only || answer.at >= self.asked_at)
+        answers.any(|answer| answer.is_session_only || answer.given_instant >= self.asked_at)
     }
 
     fn set_answerer(&self, answerer: Caller) {
@@ -162,7 +162,7 @@ impl CallContext {
         answers.recall(query).await
     }
 
-    /// Asks the user, and carries out the answer. Returns the arguments to send.
+    /// Asks the user, and remembers the answer if the user wants that. Returns the arguments to send.
     async fn ask(
         &self,
         running: &mut RunningCall<'_>,
@@ -271,7 +271,7 @@ impl CallContext {
             }
             false => vec![(tool.tool().name.clone(), tool.definition_hash())],
         };
-        let stored = match (&self.answer_store, scope) {
+        let is_stored = match (&self.answer_store, scope) {
             (Some(answer_store), AnswerScope::Tool | AnswerScope::Server) => {
                 let (server, tools, by) = (&tool.server, &tools, caller.way());
                 answer_store.remember(NewAnswer { server, fingerprint, tools, of_server, principal, by }).await
@@ -280,9 +280,9 @@ impl CallContext {
         };
         let server = &tool.server;
         // A stored answer is added as well: it settles other questions that are open now ([`Review::is_answered`]).
-        let answer = GivenAnswer { server, fingerprint, caller, callers, is_session_only: !stored };
+        let answer = GivenAnswer { server, fingerprint, caller, callers, is_session_only: !is_stored };
         let had_room = self.session_answers.add(tools, &answer);
-        match (stored, of_server) {
+        match (is_stored, of_server) {
             (false, _) if !had_room => "not for all of these tools: too many answers are remembered already",
             (true, false) => "always, for this tool",
             (true, true) => "always, for all tools of this server",

@@ -1,4 +1,5 @@
-//! The error of a call, with its kind (what the caller can do next) and its stable code.
+//! The error of a call, with its kind (what the caller can do next) and its stable code. The *gate* in these errors
+//! decides before each call whether it may run.
 
 use std::{fmt, sync::Arc};
 

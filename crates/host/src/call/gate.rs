@@ -23,7 +23,7 @@ pub struct GateRequest<'a> {
     /// The caller.
     pub caller: &'a Caller,
     /// The tool in the catalog; `None` for a request about a name only.
-    pub(crate) in_catalog: Option<&'a CatalogTool>,
+    pub(crate) catalog_tool: Option<&'a CatalogTool>,
 }
 
 impl<'a> GateRequest<'a> {
@@ -37,7 +37,7 @@ impl<'a> GateRequest<'a> {
             arguments,
             annotations: &definition.annotations,
             caller: &Caller::PROGRAM,
-            in_catalog: Some(tool),
+            catalog_tool: Some(tool),
         }
     }
 
@@ -49,7 +49,7 @@ impl<'a> GateRequest<'a> {
         arguments: &'a Map<String, Value>,
         annotations: &'a Annotations,
     ) -> Self {
-        Self { server, tool, arguments, annotations, caller: &Caller::PROGRAM, in_catalog: None }
+        Self { server, tool, arguments, annotations, caller: &Caller::PROGRAM, catalog_tool: None }
     }
 
     /// Sets the caller. Default: the program that embeds this library.
@@ -58,11 +58,11 @@ impl<'a> GateRequest<'a> {
         Self { caller, ..self }
     }
 
-    /// Returns the hash of the tool's definition, so that an answer can be remembered for this definition only; `None`
-    /// for a tool that is [not listed](Self::unlisted). The hash is computed once, on first use.
+    /// Returns the hash of the tool's definition; `None` for a tool that is [not listed](Self::unlisted). With the
+    /// hash, an answer can be remembered for this definition only. It is computed once, on first use.
     #[must_use]
     pub fn definition_hash(&self) -> Option<DefinitionHash> {
-        self.in_catalog.map(CatalogTool::definition_hash)
+        self.catalog_tool.map(CatalogTool::definition_hash)
     }
 }
 

@@ -55,6 +55,7 @@ fn enabling_hint(server: &str, source: &Source) -> String {
     }
 }
 
+/// Returns the next step after an error of the connection; `None` if the error itself names it.
 fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
     let hint = match error {
         LinkError::Spawn(_) | LinkError::Resolve(_) | LinkError::Config { .. } => {

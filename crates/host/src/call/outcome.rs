@@ -1,5 +1,5 @@
-//! The result of a call: decoded, checked against its schema, and cut to the size that a model can use. What does not
-//! fit is stored as an *artifact*, a file in the store of the embedding program.
+//! The result of a call: decoded, checked against its schema, and cut to the size that a model can use. The host stores
+//! a part that does not fit as an *artifact*, a file in the store of the embedding program.
 
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ pub struct ToolOutcome {
     pub tool: String,
     /// Whether the tool reports that it failed.
     pub is_error: bool,
-    /// The text for a model: the text blocks, joined by line feeds, then structured content as JSON unless the blocks
-    /// already contain it; cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
+    /// The text for a model: the text blocks, joined by line feeds. If they do not contain the structured content, it
+    /// follows as JSON. Cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
     pub text: String,
     /// Every block unchanged, except texts and media that were too large, which are stored as artifacts. Text beyond
     /// [`Limits::output_bytes`](crate::Limits::output_bytes), of all blocks together, is left out.
@@ -184,11 +184,11 @@ impl Shaper<'_> {
         if outcome.text.len() <= self.max_bytes {
             return;
         }
-        let full = std::mem::take(&mut outcome.text);
-        let handle = self.store("text/plain", full.as_bytes(), outcome).await;
-        outcome.text = fit(&full, self.max_bytes, handle.as_deref()).text.into_owned();
+        let whole_text = std::mem::take(&mut outcome.text);
+        let handle = self.store("text/plain", whole_text.as_bytes(), outcome).await;
+        outcome.text = fit(&whole_text, self.max_bytes, handle.as_deref()).text.into_owned();
         (outcome.truncated, outcome.is_text_cut) = (true, true);
-        let total = full.len();
+        let total = whole_text.len();
         outcome
             .warnings
             .push(format!("the text has {total} bytes, {} were passed on (max_output_bytes)", self.max_bytes));
@@ -196,10 +196,10 @@ impl Shaper<'_> {
         self.cut_blocks(&mut outcome.content, handle.as_deref());
     }
 
-    /// Cuts the first block whose text goes beyond `max_bytes`, counted from the first block on, and removes all later
-    /// texts. So the texts of all blocks have `max_bytes` together, and the line that says where the rest is.
+    /// Cuts the texts of the blocks to `max_bytes` together: cuts the block that reaches this limit, and removes all
+    /// texts after it. The line that says where the rest is can come on top.
     fn cut_blocks(&self, content: &mut Vec<Content>, handle: Option<&str>) {
-        let (mut left, mut is_full) = (self.max_bytes, false);
+        let (mut bytes_left, mut is_full) = (self.max_bytes, false);
         content.retain_mut(|block| {
             let text = match block {
                 Content::Text { text } => text,
@@ -212,11 +212,11 @@ impl Shaper<'_> {
             if is_full {
                 return false;
             }
-            is_full = text.len() > left;
+            is_full = text.len() > bytes_left;
             if is_full {
-                *text = fit(text, left.max(MARKER_ROOM.min(self.max_bytes)), handle).text.into_owned();
+                *text = fit(text, bytes_left.max(MARKER_ROOM.min(self.max_bytes)), handle).text.into_owned();
             }
-            left = left.saturating_sub(text.len());
+            bytes_left = bytes_left.saturating_sub(text.len());
             true
         });
     }
@@ -264,12 +264,12 @@ impl Shaper<'_> {
     /// Stores a file as an artifact. Returns the line that describes it to the model.
     async fn store_file(&self, file: &File<'_>, outcome: &mut ToolOutcome) -> String {
         let bytes = STANDARD.decode(file.data).unwrap_or_else(|_| file.data.as_bytes().to_vec());
-        let facts = format!("{}: {}, {} bytes", quote(file.name), quote(file.media_type), bytes.len());
+        let description = format!("{}: {}, {} bytes", quote(file.name), quote(file.media_type), bytes.len());
         match self.store(file.media_type, &bytes, outcome).await {
-            Some(handle) => format!("[{facts}; kept as {handle}]"),
+            Some(handle) => format!("[{description}; kept as {handle}]"),
             None => {
                 outcome.truncated = true;
-                format!("[{facts}; left out]")
+                format!("[{description}; left out]")
             }
         }
     }
@@ -320,7 +320,7 @@ pub(super) async fn check_failure(
     let listed = tool.listed.clone();
     let checking = tokio::task::spawn_blocking(move || check(&listed, &value));
     Some(match timeout(VALIDATION_TIME, checking).await {
-        Ok(Ok(checked)) => match checked.err()? {
+        Ok(Ok(result)) => match result.err()? {
             CheckFailure::Mismatch(why) => CheckFailure::Mismatch(quote(&why)),
             CheckFailure::Unchecked(why) => CheckFailure::Unchecked(quote(&why)),
         },
@@ -369,8 +369,8 @@ fn file_to_store(block: &Content) -> Option<File<'_>> {
     }
 }
 
-/// Returns the text of `block`, if it has a text form. For content other than the result of a call, so unlike
-/// [`result_text`], this includes blocks of unknown types, as JSON.
+/// Returns the text of `block`, if it has a text form. This is for content other than the result of a call. Unlike
+/// [`result_text`], it includes blocks of unknown types, as JSON.
 fn block_text(block: &Content) -> Option<String> {
     match block {
         Content::Text { text } => Some(text.clone()),
@@ -382,8 +382,8 @@ fn block_text(block: &Content) -> Option<String> {
     }
 }
 
-/// Returns the text for a model: text blocks and embedded texts, then structured content unless the texts already
-/// contain it.
+/// Returns the text for a model: text blocks and embedded texts. If they do not contain the structured content, it
+/// follows as JSON.
 fn result_text(decoded: &CallResult) -> String {
     let texts = decoded.content.iter().filter_map(|block| match block {
         Content::Text { text } => Some(text.as_str()),

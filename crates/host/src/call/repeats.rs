@@ -70,6 +70,7 @@ fn text_equals(text: &str, value: &Value) -> bool {
 struct EqualTo<'a>(&'a Value);
 
 impl<'a> EqualTo<'a> {
+    /// Returns the error for another value unless `is_same` is true.
     fn ok_if<E: Error>(is_same: bool) -> Result<(), E> {
         if is_same { Ok(()) } else { Err(E::custom("another value")) }
     }
@@ -131,13 +132,13 @@ impl<'de> Visitor<'de> for EqualTo<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut actual: A) -> Result<(), A::Error> {
         let Value::Object(members) = self.0 else { return Self::ok_if(false) };
-        let mut unmatched: BTreeSet<&str> = members.keys().map(String::as_str).collect();
+        let mut unmatched_names: BTreeSet<&str> = members.keys().map(String::as_str).collect();
         while let Some((name, member)) = actual.next_key_seed(MemberOf(members))? {
             // A repeated name is ambiguous, and counts as a difference.
-            Self::ok_if(unmatched.remove(name.as_str()))?;
+            Self::ok_if(unmatched_names.remove(name.as_str()))?;
             actual.next_value_seed(EqualTo(member))?;
         }
-        Self::ok_if(unmatched.is_empty())
+        Self::ok_if(unmatched_names.is_empty())
     }
 }
 

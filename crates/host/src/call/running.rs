@@ -34,7 +34,9 @@ pub(super) struct RunningCall<'a> {
     started_at: Option<Instant>,
     /// How the call ended; cancelled until [`Self::finish`] is called.
     end: CallEnd,
+    /// The code of the error, if the call has failed.
     code: Option<&'static str>,
+    /// The size of the result, in bytes.
     bytes: usize,
 }
 
@@ -153,7 +155,7 @@ impl Drop for RunningCall<'_> {
         let (server, tool) = (&self.tool.server, &self.tool.tool().name);
         let duration = self.elapsed();
         if self.started_at.is_some() {
-            // This still runs within the call's span, even when the call is dropped.
+            // The current span is that of the call, also when the future of the call is dropped.
             Span::current().record("end", field::debug(self.end));
             (self.call_context.events)(Event::ToolCompleted {
                 call: self.call.clone(),

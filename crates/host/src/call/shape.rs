@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// The result of [`fit`]: the part of a text that a model gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fitted<'a> {
-    /// The whole text, or its beginning and the marker line; at most the budget in bytes.
+    /// The whole text, or its beginning and the marker line; at most as many bytes as the caller allows.
     pub(crate) text: Cow<'a, str>,
     /// The number of bytes of the original that are missing; 0 if none are.
     pub(crate) omitted_bytes: usize,
@@ -13,16 +13,16 @@ pub(crate) struct Fitted<'a> {
 
 /// Fits a text into `max_bytes` bytes.
 ///
-/// Cuts a longer text between two characters, and appends a marker line for the model: the shown and the total size
-/// and, if `kept_at` is given, the place of the whole text. The marker counts towards the budget. If it does not fit, a
-/// shorter marker replaces it, or none.
-pub(crate) fn fit<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Fitted<'a> {
+/// Cuts a longer text between two characters, and appends a marker line for the model. The marker has the shown size
+/// and the total size. If the whole text is stored as an artifact, `handle` names it in the marker. The marker counts
+/// towards `max_bytes`. If it does not fit, a shorter marker replaces it, or none.
+pub(crate) fn fit<'a>(text: &'a str, max_bytes: usize, handle: Option<&str>) -> Fitted<'a> {
     if text.len() <= max_bytes {
         return Fitted { text: Cow::Borrowed(text), omitted_bytes: 0 };
     }
-    // Try the marker with the place first, then the shorter one without it.
-    for handle in [kept_at, None] {
-        if let Some(fitted) = cut_and_mark(text, max_bytes, handle) {
+    // Try the marker with the handle first, then the shorter one without it.
+    for shown_handle in [handle, None] {
+        if let Some(fitted) = cut_and_mark(text, max_bytes, shown_handle) {
             return fitted;
         }
     }
@@ -30,17 +30,17 @@ pub(crate) fn fit<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) ->
     Fitted { text: Cow::Borrowed(head), omitted_bytes: text.len() - head.len() }
 }
 
-/// Returns the beginning of the text and the marker, or `None` where the marker alone is over the budget.
-fn cut_and_mark<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Option<Fitted<'a>> {
+/// Returns the beginning of the text and the marker; `None` if the marker alone is longer than `max_bytes`.
+fn cut_and_mark<'a>(text: &'a str, max_bytes: usize, handle: Option<&str>) -> Option<Fitted<'a>> {
     // The number of bytes shown depends on the marker's length, so reserve as many digits as the total has.
-    let longest = marker(text.len(), text.len(), kept_at);
-    let head = &text[..text.floor_char_boundary(max_bytes.checked_sub(longest.len())?)];
-    let text_and_marker = [head, &marker(head.len(), text.len(), kept_at)].concat();
+    let longest_marker = marker(text.len(), text.len(), handle);
+    let head = &text[..text.floor_char_boundary(max_bytes.checked_sub(longest_marker.len())?)];
+    let text_and_marker = [head, &marker(head.len(), text.len(), handle)].concat();
     Some(Fitted { text: Cow::Owned(text_and_marker), omitted_bytes: text.len() - head.len() })
 }
 
-fn marker(shown: usize, total: usize, kept_at: Option<&str>) -> String {
-    let place = kept_at.map_or(String::new(), |handle| format!("; the whole result is kept as {handle}"));
+fn marker(shown: usize, total: usize, handle: Option<&str>) -> String {
+    let place = handle.map_or(String::new(), |handle| format!("; the whole result is kept as {handle}"));
     format!("\n[truncated: the first {shown} of {total} bytes are shown{place}]")
 }
 

@@ -1,12 +1,12 @@
 //! Tool definitions in the formats of model providers, written once for each catalog (the tools of all servers) and
 //! shared as finished bytes.
 //!
-//! A conversation sends the same definitions with every request, and a provider's prompt cache holds only while they
-//! are the same byte for byte. So a block is made once for each catalog, wire (format of a provider) and selection, in
-//! the order of the names, and every caller gets the same bytes. The bytes depend only on the tools: the same tools
-//! give the same bytes, even in another catalog or another process.
+//! A conversation sends the same definitions with every request. The prompt cache of a provider stays valid only while
+//! the definitions have the same bytes. So the catalog makes one block for each wire (format of a provider) and
+//! selection of tools, in the order of the names, and every caller gets the same bytes. The bytes depend only on the
+//! tools: the same tools give the same bytes, even in another catalog or another process.
 
-mod kept;
+mod cache;
 mod wire;
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-pub(super) use self::kept::BlockCache;
+pub(super) use self::cache::BlockCache;
 pub use self::wire::{UnknownWire, Wire};
 use super::{CatalogTool, schema::Provider, selection::Selection, tokens};
 
@@ -34,7 +34,7 @@ pub struct ToolDefinition {
 impl ToolDefinition {
     fn new(tool: &CatalogTool, provider: Provider) -> Self {
         let schema = tool.listed.cleaned_schemas.get(provider, &tool.tool().input_schema);
-        let description = tool.tool().description.as_deref().filter(|words| !words.trim().is_empty());
+        let description = tool.tool().description.as_deref().filter(|description| !description.trim().is_empty());
         Self {
             name: tool.name.as_str().into(),
             description: description.map_or_else(|| format!("MCP tool from {}", tool.server).into(), Into::into),
@@ -49,7 +49,9 @@ impl ToolDefinition {
 /// Cheap to clone. Equal kinds get the same block of the same catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockKind {
+    /// The format of the definitions.
     wire: Wire,
+    /// The provider whose rules the schemas follow.
     provider: Provider,
     selection: Arc<Selection>,
 }
@@ -85,7 +87,9 @@ pub struct ToolBlock {
     wire: Wire,
     tools: Arc<[ToolDefinition]>,
     json: Arc<RawValue>,
+    /// The bytes of `json`, which share its memory.
     bytes: Bytes,
+    /// The estimated tokens of the definitions.
     tokens: usize,
 }
 
@@ -140,7 +144,7 @@ impl ToolBlock {
         self.tokens
     }
 
-    /// Returns the wire in whose format the JSON is.
+    /// Returns the wire whose format the JSON has.
     #[must_use]
     pub fn wire(&self) -> Wire {
         self.wire

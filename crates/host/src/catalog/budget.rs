@@ -35,12 +35,12 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Returns the tokens that definitions may take; `None` for any number. The result is never less than the 500
+    /// Returns the tokens that definitions may take; `None` if any number is allowed. The result is at least 500, the
     /// tokens that the discovery tools take themselves.
     #[must_use]
     pub fn tokens(&self) -> Option<usize> {
-        let share = |tokens: usize| (tokens as f64 * self.share.clamp(0.0, 1.0)) as usize;
-        self.context_tokens.map(|tokens| share(tokens).max(DISCOVERY_TOKENS))
+        let share_of = |context_tokens: usize| (context_tokens as f64 * self.share.clamp(0.0, 1.0)) as usize;
+        self.context_tokens.map(|context_tokens| share_of(context_tokens).max(DISCOVERY_TOKENS))
     }
 
     /// Returns how to offer `tools` tools whose definitions take `tokens` tokens, as
@@ -59,9 +59,9 @@ impl Catalog {
     /// build their definitions.
     #[must_use]
     pub fn offer(&self, budget: &Budget, selection: &Selection) -> Offer {
-        let chosen = self.tools().filter(|tool| selection.has(tool));
+        let selected = self.tools().filter(|tool| selection.has(tool));
         let (tools, tokens) =
-            chosen.fold((0, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens())));
+            selected.fold((0, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens())));
         budget.offer(tools, tokens)
     }
 }

@@ -1,7 +1,7 @@
 //! Holds the tools of one server as the server listed them, with data that is derived from each tool on first use.
 //!
-//! A tool has two forms: as its server sent it, which calls and checks use, and as models, clients and users see it
-//! (*shown*), without invisible characters.
+//! A tool has two forms. Calls and checks use the tool as its server sent it. Models, clients and users see its *shown*
+//! form, without invisible characters.
 
 use std::{fmt, sync::OnceLock, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     validate::{Mismatches, Unfit, Validator, plainly_fits},
 };
 
-/// A tool as listed on this connection.
+/// A tool as the server listed it.
 #[derive(Debug)]
 pub(crate) struct ListedTool {
     /// The tool as the server sent it, for calls, for checks of arguments, and for the comparison with its trusted
@@ -131,13 +131,14 @@ impl ListedTool {
     }
 }
 
+/// Checks `value` against a schema, which `lazy_schema` caches after it was parsed.
 fn check(lazy_schema: &LazySchema, schema: &RawValue, value: &Value) -> Result<(), CheckFailure> {
     let unchecked = |why: &String| CheckFailure::Unchecked(why.clone());
-    let read = || {
+    let parse = || {
         let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
         Ok(Schema { schema, validator: OnceLock::new() })
     };
-    let Schema { schema, validator } = lazy_schema.get_or_init(read).as_ref().map_err(unchecked)?;
+    let Schema { schema, validator } = lazy_schema.get_or_init(parse).as_ref().map_err(unchecked)?;
     // For most values, the quick check spares the compilation of the schema.
     if plainly_fits(schema, value) {
         return Ok(());

@@ -14,10 +14,10 @@
 //! 3. it fits the cap, and begins with a letter or `_` (Gemini requires that);
 //! 4. it does not end in the form of a suffix.
 //!
-//! All four rules look only at the pair, so a name never depends on other servers or tools: a new server, or a tool
+//! All four rules look only at the pair, so a name never depends on other servers or tools. A new server, or a tool
 //! that comes or goes, renames nothing, and the order does not matter. That holds for every style that shows the
-//! server; see [`NameStyle::is_stable`]. A style that hides the server (`tool`) cannot guarantee this: when two servers
-//! have a tool of the same name, both tools get the suffix, and lose it when one of the tools is removed.
+//! server; see [`NameStyle::is_stable`]. A style that hides the server (`tool`) cannot guarantee this. If two servers
+//! have a tool of the same name, both tools get the suffix. They lose it when one of the tools is removed.
 //!
 //! Two different pairs never share a name, even if a hostile server chooses the names of its tools: rule 4 keeps plain
 //! names and suffixed names apart. An attacker needs about 2^20 attempts to find two tools whose suffixed names are
@@ -105,7 +105,7 @@ pub struct Template {
     /// The template as the user wrote it.
     text: String,
     /// The bytes of literal text before the first placeholder.
-    head: usize,
+    head_length: usize,
     /// The part that comes first, and the bytes of literal text between both placeholders; `None` without `{server}`.
     middle: Option<(Part, usize)>,
 }
@@ -155,25 +155,25 @@ impl Template {
     /// Finds the placeholders. The caller has checked that the text holds `{tool}` once and `{server}` at most once.
     fn split(text: &str) -> Self {
         let tool = text.find(TOOL).unwrap_or_default();
-        let (head, middle) = match text.find(SERVER) {
+        let (head_length, middle) = match text.find(SERVER) {
             None => (tool, None),
             Some(server) if server < tool => (server, Some((Part::Server, tool - server - SERVER.len()))),
             Some(server) => (tool, Some((Part::Tool, server - tool - TOOL.len()))),
         };
-        Self { text: text.to_owned(), head, middle }
+        Self { text: text.to_owned(), head_length, middle }
     }
 
     fn form(&self) -> Form<'_> {
-        let (head, rest) = self.text.split_at(self.head);
+        let (head, rest) = self.text.split_at(self.head_length);
         match self.middle {
             None => Form::ToolOnly { head, tail: &rest[TOOL.len()..] },
-            Some((first, length)) => {
-                let (first_len, second_len) = match first {
+            Some((first, separator_length)) => {
+                let (first_length, second_length) = match first {
                     Part::Server => (SERVER.len(), TOOL.len()),
                     Part::Tool => (TOOL.len(), SERVER.len()),
                 };
-                let (separator, rest) = rest[first_len..].split_at(length);
-                Form::Both { head, first, separator, tail: &rest[second_len..] }
+                let (separator, rest) = rest[first_length..].split_at(separator_length);
+                Form::Both { head, first, separator, tail: &rest[second_length..] }
             }
         }
     }
@@ -232,9 +232,9 @@ impl Naming {
         self.dashes == Dashes::Keep && self.style.is_stable()
     }
 
-    /// Returns whether a tool of `server` can have the model-visible name `name`, judging by the two names only. A
-    /// plain name has only one owner if the style shows the server and dashes are kept; a name with a suffix can have
-    /// several.
+    /// Returns whether a tool of `server` can have the model-visible name `name`, judging by the two names only. For a
+    /// name with a suffix, this can be true for several servers. For a name without one, it is true for at most one
+    /// server if the style shows the server and dashes are kept.
     pub fn may_produce(&self, server: &str, name: &str) -> bool {
         match self.dashes {
             Dashes::Keep => self.style.form().may_produce(server, name),
@@ -318,7 +318,7 @@ enum Part {
     Tool,
 }
 
-/// A style as its pieces: literal text around one or two parts.
+/// The pieces of a style: literal text (`head`, `separator`, `tail`) around one or two parts.
 #[derive(Clone, Copy)]
 enum Form<'s> {
     Both { head: &'s str, first: Part, separator: &'s str, tail: &'s str },
@@ -334,7 +334,7 @@ enum Proposal {
 }
 
 impl Form<'_> {
-    /// Returns the name of a pair by the rules in the module's documentation, and whether it needs a suffix.
+    /// Returns the name of a pair by rules 1 to 4 in the module's documentation, and whether it needs a suffix.
     fn propose(self, cap: NameCap, (server, tool): (&str, &str)) -> Proposal {
         let (mut name, has_one_owner) = match self {
             Self::ToolOnly { head, tail } => ([head, &sanitised(tool), tail].concat(), is_name(tool)),
@@ -363,6 +363,7 @@ impl Form<'_> {
 }
 
 impl Form<'_> {
+    /// Returns what [`Naming::may_produce`] describes, for names whose dashes are kept.
     fn may_produce(self, server: &str, name: &str) -> bool {
         let Self::Both { head, first, separator, tail } = self else {
             return true;
@@ -390,20 +391,24 @@ fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
+/// Returns whether a part needs no change to be in a name.
 fn is_name(part: &str) -> bool {
     !part.is_empty() && part.chars().all(is_name_char)
 }
 
+/// Replaces each character that a name cannot have by `_`.
 fn sanitised(part: &str) -> String {
     part.chars().map(|c| if is_name_char(c) { c } else { '_' }).collect()
 }
 
+/// Returns whether a name ends as names with a suffix do: in `_` and as many hex digits as a suffix can have.
 fn ends_like_suffix(name: &str) -> bool {
     name.rsplit_once('_').is_some_and(|(_, end)| {
         SUFFIX_DIGITS.contains(&end.len()) && end.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     })
 }
 
+/// Returns the stem, cut if it is too long, and a suffix of `digits` hex digits of the pair's hash.
 fn suffixed(stem: &str, (server, tool): (&str, &str), digits: usize, cap: NameCap) -> String {
     let mut hash = Sha256::new();
     // The length prefix makes the encoding of the pair unambiguous.

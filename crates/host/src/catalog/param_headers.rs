@@ -87,8 +87,8 @@ pub(crate) enum BadMark {
 }
 
 impl ParamHeaders {
-    /// Returns whether the JSON of a schema may contain marks. For most tools it cannot, and then the schema need not
-    /// be parsed for [`from_schema`](Self::from_schema).
+    /// Returns whether the JSON of a schema may contain marks. If not, as for most tools, the schema need not be parsed
+    /// for [`from_schema`](Self::from_schema).
     pub(crate) fn may_be_in(schema: &str) -> bool {
         // JSON can spell the keyword with escapes such as `\u002d`.
         schema.contains(KEYWORD) || schema.contains("\\u")
@@ -103,19 +103,19 @@ impl ParamHeaders {
         if let Value::Object(schema) = schema {
             search.visit_reachable(schema, &mut Vec::new())?;
         }
-        Ok(Self(search.found))
+        Ok(Self(search.headers))
     }
 
-    /// Returns the headers of a call with these arguments. An argument that is absent or null has no header; nor does
-    /// an array or an object, which the schema does not allow there.
+    /// Returns the headers of a call with these arguments. An argument that is absent or null has no header. An array
+    /// or an object, which the schema does not allow there, has none either.
     ///
     /// The values are marked sensitive: arguments must not be logged.
     pub(crate) fn headers_for(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, HeaderValue)> {
         self.0.iter().filter_map(|header| Some((header.name.clone(), header.value(arguments)?))).collect()
     }
 
-    /// Returns the headers as [`Self::headers_for`] does, and in addition the headers that a call with these arguments
-    /// must not have, with `None` as the value.
+    /// Returns the headers as [`Self::headers_for`] does. In addition, returns the headers that a call with these
+    /// arguments must not have, with `None` as the value.
     pub(crate) fn mirrored_headers(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
         self.0.iter().map(|header| (header.name.clone(), header.value(arguments))).collect()
     }
@@ -148,10 +148,10 @@ fn decimal(number: &Number) -> String {
 /// inner spaces, otherwise as `=?base64?…?=`. Text that looks encoded is encoded again, so that decoding is
 /// unambiguous.
 pub(crate) fn encode_header_value(text: &str) -> HeaderValue {
-    let visible = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    let padded = text.starts_with(' ') || text.ends_with(' ');
-    let encoded = text.starts_with(ENCODED_START) && text.ends_with(ENCODED_END);
-    let value = if visible && !padded && !encoded {
+    let is_visible_ascii = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let is_padded = text.starts_with(' ') || text.ends_with(' ');
+    let looks_encoded = text.starts_with(ENCODED_START) && text.ends_with(ENCODED_END);
+    let value = if is_visible_ascii && !is_padded && !looks_encoded {
         HeaderValue::from_str(text)
     } else {
         HeaderValue::try_from(format!("{ENCODED_START}{}{ENCODED_END}", BASE64_STANDARD.encode(text)))
@@ -160,11 +160,12 @@ pub(crate) fn encode_header_value(text: &str) -> HeaderValue {
     value.unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// A walk through a schema. It recurses as deep as the schema nests, which the JSON parser has limited.
+/// A search for marks in a schema. It recurses as deep as the schema nests; the JSON parser limits that depth.
 #[derive(Default)]
 struct MarkSearch {
-    found: Vec<ParamHeader>,
-    /// The names of the headers in `found`, to notice a repeated one.
+    /// The headers of the marks found so far.
+    headers: Vec<ParamHeader>,
+    /// The names of these headers, to notice a repeated one.
     names: HashSet<HeaderName>,
 }
 
@@ -208,10 +209,10 @@ impl MarkSearch {
         if !self.names.insert(name.clone()) {
             return Err(BadMark::Repeated { property, header: header.clone() });
         }
-        if self.found.len() == MAX_HEADERS {
+        if self.headers.len() == MAX_HEADERS {
             return Err(BadMark::TooMany { limit: MAX_HEADERS });
         }
-        self.found.push(ParamHeader { name, path: path.iter().map(|name| (*name).into()).collect() });
+        self.headers.push(ParamHeader { name, path: path.iter().map(|name| (*name).into()).collect() });
         Ok(())
     }
 }

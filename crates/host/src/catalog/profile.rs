@@ -1,5 +1,5 @@
-//! Chooses what one group of clients sees of a catalog (the tools of all servers): which tools, and under which names
-//! and descriptions.
+//! Defines profiles. A *profile* chooses what one group of clients sees of a catalog (the tools of all servers): which
+//! tools, and under which names and descriptions.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ const MAX_NAME_BYTES: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolProfile {
     selection: Selection,
-    shown: BTreeMap<(ServerName, String), ShownAs>,
+    /// The tools that models see under another name or with another description, by server and own name.
+    replacements: BTreeMap<(ServerName, String), ShownAs>,
     quotas: QuotaSet,
 }
 
@@ -33,24 +34,23 @@ impl ToolProfile {
     /// Creates a profile that has the tools of `selection`, as the catalog names and describes them.
     #[must_use]
     pub fn new(selection: Selection) -> Self {
-        Self { selection, shown: BTreeMap::new(), quotas: QuotaSet::default() }
+        Self { selection, replacements: BTreeMap::new(), quotas: QuotaSet::default() }
     }
 
     /// Returns whether a profile, or a tool that it shows, can have this name: 1 to 64 ASCII letters, digits, `-` and
-    /// `_`, which fit into an address and into the request to every model.
+    /// `_`. Such a name fits into a URL and into the request to every model.
     #[must_use]
     pub fn is_name(name: &str) -> bool {
         let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_name_byte)
     }
 
-    /// Shows the tool that `server` calls `tool` in another way.
+    /// Sets how models see the tool that `server` calls `tool`.
     ///
-    /// If the new name is already the name of another tool in the catalog, models see only the tool that was given it
-    /// here.
+    /// If another tool in the catalog already has the new name, models do not see that other tool.
     #[must_use]
     pub fn showing(mut self, server: ServerName, tool: impl Into<String>, shown: ShownAs) -> Self {
-        self.shown.insert((server, tool.into()), shown);
+        self.replacements.insert((server, tool.into()), shown);
         self
     }
 
@@ -93,15 +93,16 @@ impl ToolProfile {
         replacement.or(tool.tool().description.as_deref())
     }
 
-    /// Returns the tool that models see under `name`, even if it is in quarantine.
+    /// Returns the tool that models see under `name`. Also finds a tool in quarantine, whose definition has changed: a
+    /// call of it fails with the reason.
     #[must_use]
     pub fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
-        let found = match self.tool_renamed_to(name) {
+        let tool = match self.tool_renamed_to(name) {
             Some((server, tool)) => catalog.tool_of(server, tool),
             None => catalog.get(name).or_else(|| catalog.quarantined_tool(name)),
         };
         // `quarantined_tool` also accepts other spellings, by which a renamed tool must not be found.
-        found.filter(|tool| self.has(tool) && (self.name_of(tool) == name || self.new_name(tool).is_none()))
+        tool.filter(|tool| self.has(tool) && (self.name_of(tool) == name || self.new_name(tool).is_none()))
     }
 
     /// Returns the selector (`server/tool`) of the tool that this profile renames to `name`; `None` if it renames no
@@ -112,10 +113,10 @@ impl ToolProfile {
     }
 
     fn shown_as(&self, tool: &CatalogTool) -> Option<&ShownAs> {
-        if self.shown.is_empty() {
+        if self.replacements.is_empty() {
             return None;
         }
-        self.shown.get(&(tool.server.clone(), tool.tool().name.clone()))
+        self.replacements.get(&(tool.server.clone(), tool.tool().name.clone()))
     }
 
     fn new_name(&self, tool: &CatalogTool) -> Option<&str> {
@@ -123,8 +124,10 @@ impl ToolProfile {
     }
 
     fn tool_renamed_to(&self, name: &str) -> Option<(&ServerName, &str)> {
-        let mut all = self.shown.iter();
-        all.find(|(_, shown)| shown.name.as_deref() == Some(name)).map(|((server, tool), _)| (server, tool.as_str()))
+        let mut replacements = self.replacements.iter();
+        replacements
+            .find(|(_, shown)| shown.name.as_deref() == Some(name))
+            .map(|((server, tool), _)| (server, tool.as_str()))
     }
 }
 

@@ -5,11 +5,11 @@
 //! provider when they are sent. Losses are reported: to users in [`Cleaned::changes`], to the model as a hint in the
 //! `description` when a constraint cannot be kept.
 //!
-//! For every provider but [`Provider::None`], the result is a well-formed schema of JSON Schema 2020-12 with an object
-//! at its root, without `$ref` (definitions are written out where they are used, a recursion is cut), without
-//! identifiers such as `$schema`, and without keywords that have a value of the wrong kind. Names below `properties`
-//! belong to the tool and are never treated as keywords. The submodules describe the further rules of each provider.
-//! Any JSON is accepted, and the size of the result is bounded.
+//! The result is a well-formed schema of JSON Schema 2020-12 with an object at its root, except for [`Provider::None`].
+//! It has no `$ref` (definitions are written out where they are used, a recursion is cut), no identifiers such as
+//! `$schema`, and no keywords that have a value of the wrong kind. Names below `properties` belong to the tool and are
+//! never treated as keywords. The submodules describe the further rules of each provider. Any JSON is accepted, and the
+//! size of the result is bounded.
 
 mod dialect;
 mod gemini;
@@ -149,8 +149,8 @@ fn allows_type(schema: &Map<String, Value>, name: &str) -> bool {
     }
 }
 
-/// Removes repeated names from `required`, here and in all subschemas. To look for them whenever two of very many parts
-/// are merged would take minutes.
+/// Removes repeated names from `required`, here and in all subschemas. Merging leaves them there: a schema can have
+/// very many parts, and a search at each merge of two parts would take minutes.
 fn drop_repeated_names(schema: &mut Map<String, Value>, report: &mut Report) {
     if let Some(Value::Array(names)) = schema.get_mut("required") {
         keep_first_of_each(names);
@@ -159,18 +159,18 @@ fn drop_repeated_names(schema: &mut Map<String, Value>, report: &mut Report) {
 }
 
 fn keep_first_of_each(names: &mut Vec<Value>) {
-    let mut seen = HashSet::with_capacity(names.len());
-    names.retain(|name| seen.insert(name.clone()));
+    let mut seen_names = HashSet::with_capacity(names.len());
+    names.retain(|name| seen_names.insert(name.clone()));
 }
 
 /// Removes from `required` the names that are not among the properties, and those that come twice.
 fn keep_defined_required(schema: &mut Map<String, Value>, report: &mut Report) {
     let Some(Value::Array(mut required)) = schema.shift_remove("required") else { return };
     keep_first_of_each(&mut required);
-    let before = required.len();
+    let old_length = required.len();
     let properties = schema.get("properties").and_then(Value::as_object);
     required.retain(|name| name.as_str().is_some_and(|name| properties.is_some_and(|all| all.contains_key(name))));
-    if required.len() < before {
+    if required.len() < old_length {
         report.within("required", |report| report.note("removed names that are not among the properties"));
     }
     if !required.is_empty() {
@@ -198,8 +198,8 @@ fn soften_exclusive_bounds(schema: &mut Map<String, Value>, report: &mut Report)
         if !is_tighter {
             schema.insert(inclusive.into(), replacement);
         }
-        let how = if next.is_some() { "" } else { " and a hint in the description" };
-        report.within(exclusive, |report| report.note(format!("replaced by `{inclusive}`{how}")));
+        let addition = if next.is_some() { "" } else { " and a hint in the description" };
+        report.within(exclusive, |report| report.note(format!("replaced by `{inclusive}`{addition}")));
     }
 }
 

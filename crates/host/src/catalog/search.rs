@@ -2,8 +2,8 @@
 //!
 //! The ranking is BM25F: each word of the query adds to the score of the tools that have the word. A rare word adds
 //! more than a common word, and a word in a tool's name more than a word in its description. A word matches all its
-//! forms ([`words`]). With a lower weight, the word also matches synonyms ([`related`]), itself and the next word
-//! written as one, longer words that begin with it, and words with a typing error.
+//! forms, which have the same *stem* ([`words`]). With a lower weight, the word also matches synonyms ([`related`]),
+//! itself and the next word written as one, longer words that begin with it, and words with a typing error.
 //!
 //! Each server has its own index ([`ServerIndex`]), built once and stored with the server's tools: when one server has
 //! changed, only the index of that server is built again. The rarity of a word depends on all indexes, so each search
@@ -83,7 +83,7 @@ impl Catalog {
             .collect();
         let indexes: Vec<_> = servers.iter().map(|(server, index)| (&*server.words, *index)).collect();
         let ranked = rank(&Query::new(query), &indexes);
-        let mut best: Option<f32> = None;
+        let mut best_score: Option<f32> = None;
         ranked
             .into_iter()
             .filter(|ranked| selection.may_have(&servers[ranked.index].0.server))
@@ -93,7 +93,7 @@ impl Catalog {
                 let tool = self.find_pair(&server.server, &listed.tool.name)?;
                 selection.has(tool).then(|| Hit { tool: tool.clone(), score: ranked.score })
             })
-            .take_while(|hit| hit.score >= *best.get_or_insert(hit.score) * MIN_SCORE_SHARE)
+            .take_while(|hit| hit.score >= *best_score.get_or_insert(hit.score) * MIN_SCORE_SHARE)
             .take(limit)
             .collect()
     }

@@ -35,7 +35,8 @@ impl Selection {
         Self { selects_nothing: true, ..Self::default() }
     }
 
-    /// Restricts the selection to tools of these servers and of those named before: to none if there are no servers.
+    /// Restricts the selection to tools of these servers, and of the servers of earlier calls of this method. If there
+    /// are no servers, no tool belongs to the selection.
     #[must_use]
     pub fn of_servers(mut self, servers: impl IntoIterator<Item = ServerName>) -> Self {
         self.servers.get_or_insert_default().extend(servers);
@@ -49,8 +50,8 @@ impl Selection {
         self
     }
 
-    /// Restricts the selection to tools that one of these patterns, or of those given before, matches: to none if there
-    /// are no patterns.
+    /// Restricts the selection to tools that one of these patterns matches, or a pattern of an earlier call of this
+    /// method. If there are no patterns, no tool belongs to the selection.
     #[must_use]
     pub fn only(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
         let only = self.only.get_or_insert_default();

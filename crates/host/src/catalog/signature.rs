@@ -54,10 +54,10 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
     let required_names: HashSet<&str> = required.iter().copied().collect();
     let optional: Vec<&String> = properties.keys().filter(|name| !required_names.contains(name.as_str())).collect();
     // A single further argument is shown, because `+1 optional` would hardly be shorter.
-    let shown = if optional.len() > MAX_OPTIONAL + 1 { MAX_OPTIONAL } else { optional.len() };
-    arguments.extend(optional[..shown].iter().map(|name| format_argument(name, "?")));
-    if optional.len() > shown {
-        arguments.push(format!("+{} optional", optional.len() - shown));
+    let shown_count = if optional.len() > MAX_OPTIONAL + 1 { MAX_OPTIONAL } else { optional.len() };
+    arguments.extend(optional[..shown_count].iter().map(|name| format_argument(name, "?")));
+    if optional.len() > shown_count {
+        arguments.push(format!("+{} optional", optional.len() - shown_count));
     }
     arguments
 }
@@ -96,11 +96,11 @@ impl TypePrinter<'_> {
             return literal(value);
         }
         if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-            let mut shown: Vec<_> = values.iter().take(MAX_VALUES).map(literal).collect();
-            if values.len() > shown.len() {
-                shown.push("...".to_owned());
+            let mut literals: Vec<_> = values.iter().take(MAX_VALUES).map(literal).collect();
+            if values.len() > literals.len() {
+                literals.push("...".to_owned());
             }
-            return shown.join("|");
+            return literals.join("|");
         }
         let branches = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)?.as_array());
         if let Some(branches) = branches {
@@ -126,7 +126,7 @@ impl TypePrinter<'_> {
     }
 }
 
-/// Returns the first few alternatives, without duplicates.
+/// Writes the first few alternatives, without duplicates and separated by `|`.
 fn union(alternatives: &[Value], print: impl Fn(&Value) -> String) -> String {
     let mut distinct: Vec<String> = Vec::new();
     for alternative in alternatives.iter().take(MAX_ALTERNATIVES) {
@@ -146,7 +146,8 @@ fn shown_name(name: &str) -> String {
 }
 
 fn literal(value: &Value) -> String {
-    // A long value is not written as a whole and then cut: a schema may refer to it a thousand times.
+    // Write only the beginning of a long value, instead of cutting the whole: a schema may refer to it a thousand
+    // times.
     text::for_line(&clipped_message(value)).into_owned()
 }
 

@@ -81,10 +81,10 @@ fn have_same_items<'a, T: PartialEq, K: Ord>(one: &'a [T], other: &'a [T], key: 
 impl ToolSet {
     /// Builds the set from a list, as the server's configuration wants the tools shown.
     pub(crate) fn new(listed: Listed, spec: &ServerSpec) -> Self {
-        let (shown, hidden): (Vec<_>, Vec<_>) =
+        let (not_hidden, hidden): (Vec<_>, Vec<_>) =
             listed.tools.into_iter().partition(|listed| spec.tools.shows(&listed.tool.name));
         let (mut tools, mut unusable) = (Vec::new(), listed.unusable);
-        for tool in shown {
+        for tool in not_hidden {
             match tool.shown_as(spec) {
                 Ok(tool) => tools.push(Arc::new(tool)),
                 Err(tool) => unusable.push(tool),
@@ -100,13 +100,13 @@ impl ToolSet {
         }
     }
 
-    /// Returns the same set, with unchanged tools taken from `before`: this keeps their derived data, such as schemas
+    /// Returns the same set, with unchanged tools taken from `previous`: this keeps their derived data, such as schemas
     /// for providers.
-    pub(crate) fn reusing_unchanged(mut self, before: &Self) -> Self {
-        let previous: HashMap<_, _> =
-            before.tools.iter().map(|previous_tool| (previous_tool.tool.name.as_str(), previous_tool)).collect();
+    pub(crate) fn reusing_unchanged(mut self, previous: &Self) -> Self {
+        let previous_tools: HashMap<_, _> =
+            previous.tools.iter().map(|previous_tool| (previous_tool.tool.name.as_str(), previous_tool)).collect();
         for tool in &mut self.tools {
-            if let Some(previous_tool) = previous.get(tool.tool.name.as_str())
+            if let Some(previous_tool) = previous_tools.get(tool.tool.name.as_str())
                 && *previous_tool == tool
             {
                 tool.clone_from(previous_tool);
@@ -126,23 +126,22 @@ impl ToolSet {
         self.mismatched.iter().find(|mismatched| !mismatched.usable && mismatched.listed.tool.name == name)
     }
 
-    /// Returns the mismatched tools that are new or differ from `before`. There may be thousands, so each is compared
-    /// only with the tool of its name.
-    pub(crate) fn mismatched_since(&self, before: &Self) -> Vec<&MismatchedTool> {
-        let previous: HashMap<_, _> =
-            before.mismatched.iter().map(|mismatched| (mismatched.name(), mismatched)).collect();
-        self.mismatched.iter().filter(|mismatched| previous.get(mismatched.name()) != Some(mismatched)).collect()
+    /// Returns the mismatched tools that are new or differ from those of `previous`. There may be thousands, so each is
+    /// compared only with the tool of its name.
+    pub(crate) fn mismatched_since(&self, previous: &Self) -> Vec<&MismatchedTool> {
+        let old_mismatches: HashMap<_, _> =
+            previous.mismatched.iter().map(|mismatched| (mismatched.name(), mismatched)).collect();
+        self.mismatched.iter().filter(|mismatched| old_mismatches.get(mismatched.name()) != Some(mismatched)).collect()
     }
 
-    /// Returns the tools that cannot be used, if they were usable in `before` or were unusable there for another
-    /// reason.
-    pub(crate) fn unusable_since(&self, before: &Self) -> Vec<&UnusableTool> {
-        let previous: HashSet<_> = before.unusable.iter().collect();
-        self.unusable.iter().filter(|unusable| !previous.contains(unusable)).collect()
+    /// Returns the unusable tools that were usable in `previous`, or were unusable there for another reason.
+    pub(crate) fn unusable_since(&self, previous: &Self) -> Vec<&UnusableTool> {
+        let old_unusable: HashSet<_> = previous.unusable.iter().collect();
+        self.unusable.iter().filter(|unusable| !old_unusable.contains(unusable)).collect()
     }
 
-    /// Returns SHA-256 of all data about the tools, in the order of their names, to identify the list. Only lists with
-    /// the same bytes have the same hash; the caller checks an equivalent list with other bytes tool by tool.
+    /// Returns SHA-256 of all data about the tools, in the order of their names, to identify the list. An equivalent
+    /// list with other bytes has another hash; the caller then checks it tool by tool.
     pub(crate) fn hash(&self) -> [u8; 32] {
         let mut tools: Vec<_> = self.all().map(|listed| &listed.tool).collect();
         tools.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -196,6 +195,7 @@ impl ToolSet {
         }
     }
 
+    /// Returns the estimated tokens that the definitions of the usable tools take in a model's context.
     pub(crate) fn tokens(&self) -> usize {
         self.tools.iter().map(|listed| listed.tokens()).sum()
     }

@@ -47,21 +47,21 @@ pub(super) fn find_phrase(text: &str) -> Option<String> {
         .collect();
     PHRASES.iter().find_map(|phrase| {
         let parts: Vec<&str> = phrase.split(' ').collect();
-        (0..words.len()).find_map(|at| {
-            let end = match_end(&parts, &words, at)?;
-            Some(words[at..end].join(" "))
+        (0..words.len()).find_map(|start| {
+            let end = match_end(&parts, &words, start)?;
+            Some(words[start..end].join(" "))
         })
     })
 }
 
-/// Returns the end of the match of `parts` that begins at word `at`.
-fn match_end(parts: &[&str], words: &[&str], at: usize) -> Option<usize> {
+/// Returns the position after the match of `parts` that begins at the word `start`; `None` if there is no match.
+fn match_end(parts: &[&str], words: &[&str], start: usize) -> Option<usize> {
     let Some((part, rest)) = parts.split_first() else {
-        return Some(at);
+        return Some(start);
     };
     if *part == "*" {
-        return (0..=MAX_GAP_WORDS).find_map(|skipped| match_end(rest, words, at + skipped));
+        return (0..=MAX_GAP_WORDS).find_map(|skipped| match_end(rest, words, start + skipped));
     }
-    let word = words.get(at)?;
-    if part.split('|').any(|choice| choice == *word) { match_end(rest, words, at + 1) } else { None }
+    let word = words.get(start)?;
+    if part.split('|').any(|choice| choice == *word) { match_end(rest, words, start + 1) } else { None }
 }

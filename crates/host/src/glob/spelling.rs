@@ -1,4 +1,5 @@
-//! Reads patterns in spellings other than `server/tool`.
+//! Reads patterns in spellings other than `server/tool`: `server.tool`, and the names that models see, such as
+//! `mcp__server__tool`, `mcp_server__tool` or `server_tool`. A *reading* is one meaning that such a pattern may have.
 
 use super::{Glob, GlobKind, Pattern};
 
@@ -12,10 +13,9 @@ const MCP_SINGLE: &str = "mcp_";
 const DIVIDER: &str = "__";
 
 impl Pattern {
-    /// Returns every pair of server and tool that the pattern could mean in addition to what [`Self::matches`] accepts,
-    /// each as a separate pattern; none if the pattern is written `server/tool`. This is for rules that forbid or
-    /// confirm. The server and the tool of each reading also match names with characters that names for models replace
-    /// by `_`.
+    /// Returns the further pairs of server and tool that the pattern could mean, each as a separate pattern; none if
+    /// the pattern is written `server/tool`. [`Self::matches`] does not accept these pairs. They are for rules that
+    /// forbid or confirm. A `_` in such a pattern also stands for a character that model-visible names replace by `_`.
     #[must_use]
     pub fn every_reading(&self) -> Vec<Self> {
         if self.server.is_some() {
@@ -23,27 +23,27 @@ impl Pattern {
         }
         let written = self.written.as_str();
         let mut readings = Vec::new();
-        for (at, _) in written.match_indices('.') {
-            readings.extend(self.reading(&written[..at], &written[at + 1..]));
+        for (dot, _) in written.match_indices('.') {
+            readings.extend(self.reading(&written[..dot], &written[dot + 1..]));
         }
         for rest in [MCP_DOUBLE, MCP_SINGLE].iter().filter_map(|prefix| written.strip_prefix(prefix)) {
-            for at in positions_of(DIVIDER, rest) {
-                readings.extend(self.reading(&rest[..at], &rest[at + DIVIDER.len()..]));
+            for divider in positions_of(DIVIDER, rest) {
+                readings.extend(self.reading(&rest[..divider], &rest[divider + DIVIDER.len()..]));
             }
         }
         readings.extend(written.strip_prefix(MCP_DOUBLE).and_then(|server| self.reading(server, "*")));
         // If the server could be a wildcard, every pattern with a `_` would cover every server.
-        for (at, _) in written.match_indices('_').filter(|(at, _)| is_plain(&written[..*at])) {
-            readings.extend(self.reading(&written[..at], &written[at + 1..]));
+        for (separator, _) in written.match_indices('_').filter(|(separator, _)| is_plain(&written[..*separator])) {
+            readings.extend(self.reading(&written[..separator], &written[separator + 1..]));
         }
         readings.iter_mut().for_each(|reading| reading.is_sanitised = true);
         readings
     }
 
-    /// Returns the pairs of server and tool that the pattern certainly means in addition to what [`Self::matches`]
-    /// accepts. This is for rules that allow. In such a pattern, the server is written in full, and by the rules of
-    /// [`NameStyle`](crate::NameStyle) the name can belong to no other pair. `server_tool` counts only as a whole name,
-    /// because `git_*` means all tools with that prefix.
+    /// Returns the further pairs of server and tool that the pattern certainly means. [`Self::matches`] does not accept
+    /// these pairs. They are for rules that allow. A meaning is certain if the server is written in full, and if by the
+    /// rules of [`NameStyle`](crate::NameStyle) the name can belong to no other pair. `server_tool` counts only as a
+    /// whole name, because `git_*` means all tools with that prefix.
     #[must_use]
     pub fn certain_readings(&self) -> Vec<Self> {
         if self.server.is_some() {
@@ -63,12 +63,12 @@ impl Pattern {
             return rest.split_once(DIVIDER).and_then(|(server, tool)| reading(server, tool)).into_iter().collect();
         }
         let dotted = written.split_once('.').filter(|(_, tool)| !tool.contains('.'));
-        let full = written.split_once('_').filter(|_| is_plain(written) && !written.contains('.'));
-        dotted.into_iter().chain(full).filter_map(|(server, tool)| reading(server, tool)).collect()
+        let underscored = written.split_once('_').filter(|_| is_plain(written) && !written.contains('.'));
+        dotted.into_iter().chain(underscored).filter_map(|(server, tool)| reading(server, tool)).collect()
     }
 
-    /// Returns whether the pattern is this model-visible name, in any style. If `is_careful` (for rules that forbid or
-    /// confirm), a pattern with wildcards counts as well, provided that it contains the name of the server.
+    /// Returns whether the pattern is this model-visible name, in any style. With `is_careful` (for rules that forbid
+    /// or confirm), a pattern with wildcards also counts if it contains the name of the server.
     pub(crate) fn is_name(&self, name: &str, server: &str, is_careful: bool) -> bool {
         self.server.is_none()
             && match &self.tool.kind {
@@ -93,6 +93,7 @@ impl Pattern {
         (!self.is_model_visible() && fits(self)) || self.every_reading().iter().any(fits)
     }
 
+    /// Returns the pattern for this server and this tool; `None` if one of them is not a valid glob.
     fn reading(&self, server: &str, tool: &str) -> Option<Self> {
         let part = |glob: &str| Glob::read(glob, &self.written).ok();
         Some(Self {
@@ -106,7 +107,7 @@ impl Pattern {
 
 /// Returns the positions at which `part` begins in `text`, overlapping ones included.
 fn positions_of<'t>(part: &'static str, text: &'t str) -> impl Iterator<Item = usize> + use<'t> {
-    (0..text.len()).filter(move |at| text.as_bytes()[*at..].starts_with(part.as_bytes()))
+    (0..text.len()).filter(move |position| text.as_bytes()[*position..].starts_with(part.as_bytes()))
 }
 
 fn is_plain(part: &str) -> bool {

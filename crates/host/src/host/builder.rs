@@ -1,5 +1,5 @@
-//! Builds a [`Host`] from its dependencies, which the embedding program brings: who answers questions, who decides
-//! about calls, and where values and stored facts come from.
+//! Builds a [`Host`] from the parts that the embedding program brings: for example the asker, which answers questions,
+//! the gate, which decides about calls, and the stores for facts about servers.
 
 use std::{ffi::OsString, sync::Arc};
 
@@ -39,6 +39,7 @@ const MAX_EVENTS_BEHIND: usize = 1_024;
 /// The same limit for a host that borrows servers of a [lender](HostBuilder::lender). A team can have such a host for
 /// each member, and the buffer for events takes most of its memory.
 const MAX_EVENTS_BEHIND_BORROWER: usize = 128;
+
 /// How many messages may wait for the keeper, the task that owns the set of servers.
 const INBOX_LENGTH: usize = 16;
 
@@ -167,10 +168,10 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the supervisor of child processes, which ends all of them when this program ends: usually
-    /// [`Supervisor::this_program`]; `main` must then begin with
-    /// [`supervisor::run_if_asked`](crate::supervisor::run_if_asked). Without a supervisor, the end of a server also
-    /// ends its process group, but processes that left the group survive.
+    /// Sets the supervisor of child processes, which ends all of them when this program ends. Usually it is
+    /// [`Supervisor::this_program`], and `main` must then begin with
+    /// [`supervisor::run_if_asked`](crate::supervisor::run_if_asked). Default: none. Without a supervisor, the end of a
+    /// server also ends its process group, but processes that left the group survive.
     pub fn supervisor(mut self, supervisor: impl Into<Supervisor>) -> Self {
         self.supervisor = Some(supervisor.into());
         self
@@ -249,9 +250,9 @@ impl HostBuilder {
     /// Offers servers of another host, `lender`, in addition to the servers of this host: those that
     /// [`ServerSpec::is_for`](crate::ServerSpec::is_for) allows for `principal`. Their calls use the gate, asker and
     /// witness of this host, but `lender` starts and stops the servers. This host follows each change in the set of
-    /// servers of `lender`, and has the events of a lent server that concern all its users: its state, that it has
-    /// connected or disconnected, and that its prompts or resources have changed. A server of this host replaces a lent
-    /// server of the same name. Default: none.
+    /// servers of `lender`. It also reports those events of a lent server that concern all its users: changes of its
+    /// state, connections, disconnections, and changes of its prompts and resources. A server of this host replaces a
+    /// lent server of the same name. Default: none.
     pub fn lender(mut self, lender: Host, principal: Principal) -> Self {
         self.lender = Some((lender, principal));
         self

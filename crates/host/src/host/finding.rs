@@ -21,8 +21,8 @@ use crate::{
     state::State,
 };
 
-/// The tool to call, and its server. The inner call is `Some` if the requested call was one of `call_tool`, and then
-/// replaces the requested call.
+/// The tool to call, and its server. If the requested call was one of `call_tool`, the inner call is the call that its
+/// arguments describe; it replaces the requested call.
 type Route = (Option<InnerCall>, CatalogTool, Arc<Server>);
 
 /// The reason why a call has no tool.
@@ -54,7 +54,8 @@ impl Host {
     /// that its arguments describe instead.
     pub(super) async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
         let route = match self.route(&call) {
-            // Waiting does not help: neither a catalog that the call brings nor an excerpt ever changes.
+            // Wait only if the tool can still appear: a catalog that the call brings never changes, nor does an
+            // excerpt (a fixed view of some servers).
             Err(RouteError::Missing(reference, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
                 Box::pin(self.wait_and_route(&call, reference)).await
             }
@@ -130,7 +131,8 @@ impl Host {
     /// Finds the tool of a call in the catalog of the call if it has one, else in the current catalog.
     fn route(&self, call: &Call) -> Result<Route, RouteError> {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
-        // A tool in quarantine is found as well: the call then fails with the reason.
+        // A tool in quarantine (its definition has changed, and waits for approval) is found as well: the call then
+        // fails with the reason.
         let Some(tool) = catalog.tool_named(call.tool_reference()) else {
             return Err(RouteError::Missing(call.tool_reference().clone(), catalog.unknown(&call.selector())));
         };

@@ -1,8 +1,8 @@
 //! Runs the keeper: the task that owns a host's set of servers, applies changes to the set, and publishes catalogs
 //! (lists of the tools of all servers). No call passes through this task.
 //!
-//! A host can also offer the servers of another host, its *lender*. The lender starts and stops these *lent* servers;
-//! the keeper follows each change.
+//! A host can also offer the servers of another host, its *lender*: those that are for its *principal*, the person or
+//! service that uses the host. The lender starts and stops these *lent* servers; the keeper follows each change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,8 +33,9 @@ use crate::{
 /// The servers of a host.
 pub(super) type Servers = BTreeMap<ServerName, Arc<Server>>;
 
-/// The pause after building a catalog, as a multiple of the time that building it took. So building catalogs that no
-/// caller asked for takes at most a tenth of a processor, regardless of the number of servers and tools.
+/// The pause after building a catalog, as a multiple of the time that building it took. With this pause, building takes
+/// at most a tenth of a processor, however many servers and tools there are. A catalog that a caller asks for does not
+/// wait for the pause.
 const PAUSE_FACTOR: u32 = 9;
 
 /// Tells the sender of a message that the keeper has done what the message asks for.
@@ -62,15 +63,15 @@ pub(super) struct ExtraServer {
     pub(super) naming: Arc<Naming>,
 }
 
-/// Another host, whose servers this host offers beside its own.
+/// Another host, whose servers this host offers beside its own. Follows the changes and events of that host.
 pub(super) struct Lender {
     source: LentServers,
     servers_changed: watch::Receiver<()>,
     events: broadcast::Receiver<Event>,
     /// The events of the borrowing host, which gets some events of the lent servers: see [`Self::pass_on`].
     own_events: broadcast::Sender<Event>,
-    /// The servers that were for the principal when the lender last had them. The last events of a server come when the
-    /// lender no longer has it.
+    /// The names of the servers that were for the principal when the lender last had them. A name stays when the lender
+    /// removes the server, because the last events of the server come after that.
     lent_names: BTreeSet<ServerName>,
 }
 
@@ -78,8 +79,8 @@ impl Lender {
     pub(super) fn new(host: &Host, principal: Principal, own_events: broadcast::Sender<Event>) -> Self {
         let (servers_changed, events) = (host.servers_changed.subscribe(), host.events.subscribe());
         let lender_servers = host.servers.clone();
-        let (last_seen, own_names) = (Arc::default(), Arc::default());
-        let source = LentServers { lender_servers, last_seen, own_names, principal };
+        let (last_seen_servers, own_names) = (Arc::default(), Arc::default());
+        let source = LentServers { lender_servers, last_seen_servers, own_names, principal };
         let mut lender = Self { source, servers_changed, events, own_events, lent_names: BTreeSet::new() };
         lender.update_lent_names();
         lender
@@ -132,9 +133,9 @@ impl Lender {
         }
     }
 
-    /// Passes on an event that concerns all users of a lent server: calls and logs may belong to other principals.
-    /// Events of a server that is not lent stay here: because it is not for the principal, or because the borrowing
-    /// host has its own of that name.
+    /// Passes an event on to the borrowing host if it concerns all users of a lent server. Events of calls and logs are
+    /// not passed on, because they may belong to other principals. Events of a server that is not lent are not passed
+    /// on either: the server is not for the principal, or a server of the borrowing host has its name.
     fn pass_on(&mut self, event: Event) {
         let (Event::McpServerState { server, .. }
         | Event::McpServerConnected { server, .. }
@@ -156,7 +157,7 @@ impl Lender {
 struct LentServers {
     lender_servers: Arc<ArcSwap<Servers>>,
     /// All servers of the lender, as [`Self::refresh`] last found them.
-    last_seen: Arc<Servers>,
+    last_seen_servers: Arc<Servers>,
     /// The names of the servers that the borrowing host has itself. It borrows no servers of these names.
     own_names: Arc<ArcSwap<BTreeSet<ServerName>>>,
     principal: Principal,
@@ -165,18 +166,18 @@ struct LentServers {
 impl LentServers {
     /// Returns whether the lender's servers have changed since the last [`Self::refresh`].
     fn have_changed(&self) -> bool {
-        !Arc::ptr_eq(&self.lender_servers.load(), &self.last_seen)
+        !Arc::ptr_eq(&self.lender_servers.load(), &self.last_seen_servers)
     }
 
-    /// Looks at the lender's servers, and returns those that the principal may use now. `own` are the servers that the
-    /// borrowing host has itself.
-    fn refresh(&mut self, own: &Servers) -> Arc<Servers> {
-        self.own_names.store(Arc::new(own.keys().cloned().collect()));
-        self.last_seen = self.lender_servers.load_full();
-        if self.last_seen.values().all(|server| server.spec.is_for(&self.principal)) {
-            return self.last_seen.clone();
+    /// Looks at the lender's servers, and returns those that the principal may use now. `own_servers` are the servers
+    /// that the borrowing host has itself.
+    fn refresh(&mut self, own_servers: &Servers) -> Arc<Servers> {
+        self.own_names.store(Arc::new(own_servers.keys().cloned().collect()));
+        self.last_seen_servers = self.lender_servers.load_full();
+        if self.last_seen_servers.values().all(|server| server.spec.is_for(&self.principal)) {
+            return self.last_seen_servers.clone();
         }
-        let mut lent = Servers::clone(&self.last_seen);
+        let mut lent = Servers::clone(&self.last_seen_servers);
         lent.retain(|_, server| server.spec.is_for(&self.principal));
         Arc::new(lent)
     }
@@ -260,8 +261,8 @@ impl Keeper {
         loop {
             let next_publish_at = self.next_publish_at;
             let message = tokio::select! {
-                // During the pause, the other branch has already consumed its notification, and a message cancels that
-                // branch. So the handling of each message publishes a catalog itself, or notifies again.
+                // A message that arrives while the other branch sleeps cancels that branch, which has already consumed
+                // its notification. So the handling of each message either publishes a catalog or notifies again.
                 message = messages.recv() => message,
                 () = async { wake_keeper.notified().await; sleep_until(next_publish_at).await } => {
                     self.publish();
@@ -335,9 +336,9 @@ impl Keeper {
     /// Removes a server. Returns whether it was there.
     fn remove(&mut self, name: &str) -> bool {
         let found = self.servers.load().get_key_value(name).map(|(name, server)| (name.clone(), server.clone()));
-        let found = found.filter(|(name, server)| !self.is_lent(name, server)).map(|(name, _)| name);
-        let existed = found.is_some();
-        self.carry_out(found.map(Action::Stop).into_iter().collect());
+        let own_name = found.filter(|(name, server)| !self.is_lent(name, server)).map(|(name, _)| name);
+        let existed = own_name.is_some();
+        self.carry_out(own_name.map(Action::Stop).into_iter().collect());
         existed
     }
 
@@ -363,8 +364,8 @@ impl Keeper {
         self.store_servers(servers);
     }
 
-    /// Makes a new server with this name wait for `ended`. If a server ended at once because it was never started, an
-    /// earlier one with its name may still be ending: a new one keeps waiting for that one.
+    /// Makes a new server with this name wait for `ended`. A token that is already cancelled belongs to a server that
+    /// was never started, so it must not replace the token of an earlier server that is still ending.
     fn note_ending(&mut self, name: ServerName, ended: CancellationToken) {
         if !ended.is_cancelled() {
             self.ending_servers.insert(name, ended);
@@ -385,10 +386,10 @@ impl Keeper {
         servers
     }
 
-    /// Makes `own` and the current servers of the lender the servers of this host. If two servers have the same name,
-    /// uses the one in `own`.
-    fn store_servers(&mut self, own: Servers) {
-        let mut servers = own;
+    /// Makes `own_servers` and the current servers of the lender the servers of this host. If two servers have the same
+    /// name, uses the one in `own_servers`.
+    fn store_servers(&mut self, own_servers: Servers) {
+        let mut servers = own_servers;
         match &mut self.lender {
             Some(lender) => self.lent = lender.refresh(&servers),
             None if self.lent.is_empty() => {}
@@ -434,7 +435,7 @@ impl Keeper {
         if changed_servers.is_empty() {
             return;
         }
-        let began = Instant::now();
+        let build_start = Instant::now();
         let previous = self.catalog.load_full();
         let catalog = Arc::new(Catalog::build(previous.version() + 1, &tool_sets, &naming));
         if !naming.is_stable() {
@@ -457,7 +458,7 @@ impl Keeper {
         for (server, tools) in names {
             (self.context.connector.events)(Event::McpToolsUpdated { server, tools });
         }
-        self.next_publish_at = Instant::now() + began.elapsed() * PAUSE_FACTOR;
+        self.next_publish_at = Instant::now() + build_start.elapsed() * PAUSE_FACTOR;
     }
 }
 

@@ -89,8 +89,8 @@ async fn serve_connection(tools: &impl OwnTools, io: DuplexStream, stop: &Cancel
                     }
                     method => respond(tools, &id, method),
                 },
-                // Ignore notifications, and lines that are no request. A cancelled call runs to its end, which comes
-                // soon.
+                // Ignore lines that are no request, and notifications. One of these cancels a call, but the call ends
+                // soon anyway.
                 Some(Ok(Request { id: None, .. }) | Err(_)) => continue,
             },
             Some(result) = calls.next() => result,
@@ -110,6 +110,7 @@ struct Request {
     params: Value,
 }
 
+/// Answers every request except calls and subscriptions.
 fn respond(tools: &impl OwnTools, id: &Value, method: &str) -> Value {
     match method {
         "server/discover" => success_response(
@@ -133,9 +134,9 @@ async fn call(tools: &impl OwnTools, id: Value, params: Value) -> Value {
         return error_response(&id, INVALID_PARAMS, "a call needs `name`, the name of a tool");
     };
     let no_arguments = Map::new();
-    let called = tools.call(tool, params["arguments"].as_object().unwrap_or(&no_arguments)).await;
-    let is_error = called.is_err();
-    let (Ok(text) | Err(text)) = called;
+    let result = tools.call(tool, params["arguments"].as_object().unwrap_or(&no_arguments)).await;
+    let is_error = result.is_err();
+    let (Ok(text) | Err(text)) = result;
     success_response(&id, json!({ "content": [{ "type": "text", "text": text }], "isError": is_error }))
 }
 

@@ -22,6 +22,7 @@ use crate::{
 
 const COMPLETION: &str = "completion/complete";
 
+/// The answer for a server without completions.
 const NO_COMPLETION: Bytes = Bytes::from_static(br#"{"completion":{"values":[]}}"#);
 
 /// A list of a server, other than its list of tools.
@@ -86,8 +87,8 @@ impl Relay {
         self
     }
 
-    /// Sets the caller, which is shown to a user with a question during the request. Default: the program that embeds
-    /// this library.
+    /// Sets the caller, whose quotas apply. A question during the request shows the caller to the user. Default: the
+    /// program that embeds this library.
     pub fn caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
         self
@@ -121,7 +122,7 @@ impl Host {
         self.list(server, method, field).await
     }
 
-    /// Sends a request to a server, and returns the result object unchanged. The time-outs of a call apply, but no gate
+    /// Sends a request to a server, and returns the result object unchanged. The time-outs of a call apply, but no rule
     /// judges the request. Dropping the future cancels the request. For a server without completions, the completion is
     /// empty.
     ///

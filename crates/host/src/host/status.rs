@@ -40,8 +40,8 @@ pub struct ServerStatus {
     pub tools: usize,
     /// The number of the server's tools that the filter in its configuration hides.
     pub tools_hidden: usize,
-    /// The problems of the tools: tools that cannot be used, and tools that differ from their pins (their definitions
-    /// as first seen or approved). Safe to print.
+    /// The problems of the tools, safe to print. A tool cannot be used, or it differs from its pin (its definition as
+    /// first seen or approved).
     pub warnings: Vec<String>,
     /// The tools that cannot be used. Not serialized: [`Self::warnings`] names them.
     #[serde(skip)]
@@ -156,16 +156,16 @@ impl fmt::Display for Why {
 /// have every spelling that a call accepts.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     // A user may also write the name as another program shows it, or name a tool in quarantine.
-    let found = catalog.select(selector).ok();
-    let found = found.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.quarantined_tool(selector));
-    match &found {
+    let selected = catalog.select(selector).ok();
+    let tool = selected.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.quarantined_tool(selector));
+    match &tool {
         Some(tool) => why_of(tool.server.as_str(), &tool.tool().name, selector, servers, catalog),
         None => {
             let split_at_dot = || {
                 // The longest name of a server wins, because names may contain dots.
-                let at = selector.rmatch_indices('.').find(|(at, _)| servers.contains_key(&selector[..*at]))?.0;
+                let dot = selector.rmatch_indices('.').find(|(dot, _)| servers.contains_key(&selector[..*dot]))?.0;
                 // A selector with dots may also be the whole name of a server.
-                (!servers.contains_key(selector)).then(|| (&selector[..at], &selector[at + 1..]))
+                (!servers.contains_key(selector)).then(|| (&selector[..dot], &selector[dot + 1..]))
             };
             let (server, tool) = selector.split_once('/').or_else(split_at_dot).unwrap_or((selector, ""));
             why_of(server, tool, selector, servers, catalog)
@@ -195,13 +195,14 @@ impl Trail {
         ok.then_some(())
     }
 
-    /// Checks the steps up to the first that fails.
+    /// Checks each step for the tool `tool` of the server `name`, up to the first step that fails. Without a name in
+    /// `tool`, checks the server only.
     fn check_server(&mut self, name: &str, tool: &str, servers: &Servers, catalog: &Catalog) -> Option<()> {
         let Some(server) = servers.get(name) else {
             self.is_unknown = true;
-            let known: Vec<_> = servers.keys().map(ServerName::as_str).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return self.step("config", false, format!("no server is called `{name}`; configured: {known}"));
+            let names: Vec<_> = servers.keys().map(ServerName::as_str).collect();
+            let configured = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return self.step("config", false, format!("no server is called `{name}`; configured: {configured}"));
         };
         let (spec, snapshot) = (&server.spec, server.snapshot());
         self.step(

@@ -96,9 +96,9 @@ impl Subscriptions {
         }
     }
 
-    /// Sets the caller who listens. A member of a team may use only a share of the resources of a server, in all their
-    /// listeners together, and subscribes to no resource of a server that is not [for](crate::ServerSpec::is_for) them.
-    /// Default: the program that embeds this library, which has no share of its own.
+    /// Sets the caller who listens. A member of a team can subscribe only to resources of servers that are
+    /// [for](crate::ServerSpec::is_for) them. For each server, a limit holds for all listeners of a member together.
+    /// Default: the program that embeds this library, which has no such limit.
     #[must_use]
     pub fn caller(self, caller: Caller) -> Self {
         Self { caller, ..self }
@@ -161,8 +161,9 @@ impl Subscriptions {
         ended.is_some()
     }
 
-    /// Waits for the next changed resource. Returns its server and the subscribed URI, even if the server reports a
-    /// change of a resource below that URI. Several changes between two calls of this method count as one. Cancel safe.
+    /// Waits for the next changed resource. Returns its server and the subscribed URI; the resource that the server
+    /// reports may also be one below that URI. Several changes between two calls of this method count as one. Cancel
+    /// safe.
     pub async fn updated(&self) -> (ServerName, String) {
         loop {
             let wakeup = self.wake.notified();
@@ -179,8 +180,8 @@ impl Subscriptions {
         let (subscriptions, mut last) = (self.subscriptions.lock(), self.last_updated.lock());
         let after_last: (Bound<&ResourceKey>, Bound<&ResourceKey>) =
             (last.as_ref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let mut in_turn = subscriptions.range::<ResourceKey, _>(after_last).chain(subscriptions.iter());
-        let changed = in_turn.find(|(_, subscription)| subscription.take_change()).map(|(key, _)| key.clone());
+        let mut candidates = subscriptions.range::<ResourceKey, _>(after_last).chain(subscriptions.iter());
+        let changed = candidates.find(|(_, subscription)| subscription.take_change()).map(|(key, _)| key.clone());
         if changed.is_some() {
             last.clone_from(&changed);
         }

@@ -26,7 +26,8 @@ pub(crate) struct ListComparison {
     pub(crate) mismatches: Vec<PinMismatch>,
 }
 
-/// Compares `listed` with `pins`; `hidden` are listed names that the entry's filter hides.
+/// Compares `listed` with `pins`. `hidden` are the names of listed tools that the filter in the server's configuration
+/// hides.
 pub(crate) fn judge(
     listed: &[(&Tool, DefinitionHash)],
     hidden: &[String],
@@ -61,7 +62,7 @@ fn mismatch(tool: &Tool, hash: DefinitionHash, cause: Cause) -> PinMismatch {
 
 /// The pinned tools that are no longer listed. Each may have been renamed to one new tool.
 struct MissingPins<'a> {
-    /// The names and words of the tools; `None` for a tool that was matched with a new tool.
+    /// The names of the tools and the words of their definitions; `None` for a tool that was matched with a new tool.
     tools: Vec<Option<(&'a str, BTreeSet<String>)>>,
     /// The positions of the tools by definition. A look-up is quick, even with thousands of missing and of new tools.
     by_definition: HashMap<String, VecDeque<usize>>,
@@ -74,9 +75,9 @@ impl<'a> MissingPins<'a> {
         listed: &[(&Tool, DefinitionHash)],
         hidden: &[String],
         pins: &'a BTreeMap<String, Pin>,
-        unpinned: usize,
+        unpinned_count: usize,
     ) -> Self {
-        if unpinned == 0 {
+        if unpinned_count == 0 {
             return Self { tools: Vec::new(), by_definition: HashMap::new(), compares_words: false };
         }
         let listed_names: BTreeSet<&str> =
@@ -90,7 +91,7 @@ impl<'a> MissingPins<'a> {
             by_definition.entry(body).or_default().push_back(tools.len());
             tools.push(Some((name.as_str(), words)));
         }
-        let compares_words = tools.len().saturating_mul(unpinned) <= MAX_PAIRS;
+        let compares_words = tools.len().saturating_mul(unpinned_count) <= MAX_PAIRS;
         Self { tools, by_definition, compares_words }
     }
 
@@ -101,7 +102,7 @@ impl<'a> MissingPins<'a> {
             return None;
         }
         let new_definition = NamelessDefinition::of(&canonical_definition(tool));
-        let found = self.position_of_same(&new_definition.body).or_else(|| {
+        let position = self.position_of_same(&new_definition.body).or_else(|| {
             let is_similar =
                 |(_, words): &(&str, BTreeSet<String>)| similarity(words, &new_definition.words) >= MIN_SIMILARITY;
             if self.compares_words {
@@ -110,7 +111,7 @@ impl<'a> MissingPins<'a> {
                 None
             }
         })?;
-        self.tools[found].take().map(|(name, _)| name.to_owned())
+        self.tools[position].take().map(|(name, _)| name.to_owned())
     }
 
     /// Returns the position of the first tool with exactly this definition that has not been taken yet.
@@ -125,9 +126,11 @@ impl<'a> MissingPins<'a> {
     }
 }
 
-/// A definition without its names.
+/// A definition without its names, so that a renamed tool can be recognised.
 struct NamelessDefinition {
+    /// The definition as JSON.
     body: String,
+    /// All words in the definition, in lower case.
     words: BTreeSet<String>,
 }
 
@@ -150,9 +153,9 @@ impl NamelessDefinition {
 
 /// Returns the share of words that both have, from 0 to 1.
 #[expect(clippy::cast_precision_loss, reason = "a definition has fewer than 2^52 words")]
-fn similarity(a: &BTreeSet<String>, b: &BTreeSet<String>) -> f64 {
-    let common = a.intersection(b).count();
-    let total = a.len() + b.len() - common;
+fn similarity(first: &BTreeSet<String>, second: &BTreeSet<String>) -> f64 {
+    let common = first.intersection(second).count();
+    let total = first.len() + second.len() - common;
     if total == 0 { 1.0 } else { common as f64 / total as f64 }
 }
 

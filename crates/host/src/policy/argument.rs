@@ -3,8 +3,8 @@
 //! A condition matches one argument of a call against a glob or a regular expression, within bounds. `number` compares
 //! numbers by value, because a model may write the same number in several ways.
 //!
-//! A rule that denies or confirms is *careful*: if it is uncertain whether an argument matches, it does. For a rule
-//! that allows, it does not.
+//! It can be uncertain whether an argument matches. A rule that denies or confirms is *careful*: for such a rule, the
+//! argument then counts as matching. For a rule that allows, it does not.
 
 mod number;
 
@@ -20,13 +20,13 @@ use crate::{
 };
 
 /// The longest regular expression, in bytes.
-const REGEX_BYTES: usize = 512;
+const MAX_REGEX_BYTES: usize = 512;
 
 /// The largest size of a compiled regular expression, in bytes.
-const COMPILED_BYTES: usize = 256 * 1024;
+const MAX_COMPILED_BYTES: usize = 256 * 1024;
 
 /// The longest text of an argument, in bytes, that is matched. A limit keeps the check quick.
-const TEXT_BYTES: usize = 64 * 1024;
+const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 /// The reason why a rule was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,14 +57,15 @@ pub enum BadRule {
 /// and of several values with the same name, only the last one is sent.
 ///
 /// A number is matched as a plain decimal, without an exponent and without redundant zeros (`100`, `-0.5`). A glob that
-/// is itself a number matches that number: `1.0` matches `1` and `1e0`. It never matches a different number, with one
-/// exception: numbers other than 64-bit integers are rounded when they are read, so a rule that denies or confirms also
-/// matches a number that is equal to its own after rounding.
+/// is itself a number matches that number: `1.0` matches `1` and `1e0`. It matches no other number, with one exception.
+/// Numbers other than 64-bit integers are rounded when they are read. So a rule that denies or confirms also matches a
+/// number that equals its own after rounding.
 ///
-/// Lists, objects and texts over 64 KiB are special. A rule that allows matches a list only if every element
-/// matches, and never an object or a longer text. Other rules match if any text inside does, the names in an object
-/// included, and always match a longer text. Such rules also match a text that spells the number of the rule, even as
-/// programs other than JSON parsers write it (` +01.`, `0x1`, `\u{661}`), and a number as JSON writes it.
+/// Lists, objects and texts over 64 KiB are special. A rule that allows matches a list only if every element matches,
+/// and never an object or a longer text. Other rules match if any text inside does, including the names in an object,
+/// and always match a longer text. If the glob is a number, such rules also match a text that other programs than JSON
+/// parsers read as this number (` +01.`, `0x1`, `\u{661}`). They also match a number in the form in which JSON writes
+/// it.
 #[derive(Clone, Debug)]
 pub struct ArgumentRule {
     /// The name of the argument, or a JSON pointer to it.
@@ -99,18 +100,20 @@ impl ArgumentRule {
     /// # Errors
     /// [`BadRule`].
     pub fn regex(argument_path: &str, regex: &str) -> Result<Self, BadRule> {
-        let bad = |problem: String| BadRule::Regex { problem };
-        if regex.len() > REGEX_BYTES {
-            return Err(bad(format!("it is longer than {REGEX_BYTES} bytes")));
+        let bad_regex = |problem: String| BadRule::Regex { problem };
+        if regex.len() > MAX_REGEX_BYTES {
+            return Err(bad_regex(format!("it is longer than {MAX_REGEX_BYTES} bytes")));
         }
         // Compile the expression alone first: an extra `)` in it would close the group that is put around it below.
         let compile = |regex: &str| {
             let mut builder = RegexBuilder::new(regex);
             // A line break in a path must not make a rule miss it.
-            builder.dot_matches_new_line(true).size_limit(COMPILED_BYTES).dfa_size_limit(COMPILED_BYTES);
+            builder.dot_matches_new_line(true).size_limit(MAX_COMPILED_BYTES).dfa_size_limit(MAX_COMPILED_BYTES);
             builder.build().map_err(|error| match error {
-                regex::Error::CompiledTooBig(_) => bad(format!("it takes more than {} KiB", COMPILED_BYTES / 1024)),
-                error => bad(last_line(&error.to_string())),
+                regex::Error::CompiledTooBig(_) => {
+                    bad_regex(format!("it takes more than {} KiB", MAX_COMPILED_BYTES / 1024))
+                }
+                error => bad_regex(last_line(&error.to_string())),
             })
         };
         compile(regex)?;
@@ -126,8 +129,8 @@ impl ArgumentRule {
         Ok(Self { argument_path: argument_path.to_owned(), written: written.to_owned(), matcher, number })
     }
 
-    /// Returns whether `arguments` fulfil the condition. `is_careful` is `true` for a rule that denies or confirms:
-    /// such a rule matches even if the match is uncertain, and a rule that allows does not.
+    /// Returns whether `arguments` fulfil the condition. `is_careful` is `true` for a rule that denies or confirms: an
+    /// uncertain match then counts as a match.
     pub(super) fn fits(&self, arguments: &Map<String, Value>, is_careful: bool) -> bool {
         self.find_argument(arguments).is_some_and(|value| self.matches(value, is_careful))
     }
@@ -143,11 +146,11 @@ impl ArgumentRule {
         arguments.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
     }
 
-    /// Recurses as deep as the arguments nest, which the parser bounds.
+    /// Returns whether `value` matches. Recurses as deep as the arguments nest, which the parser bounds.
     fn matches(&self, value: &Value, is_careful: bool) -> bool {
         match value {
             Value::Null => false,
-            Value::String(text) if text.len() > TEXT_BYTES => is_careful,
+            Value::String(text) if text.len() > MAX_TEXT_BYTES => is_careful,
             Value::String(text) => {
                 // Some servers accept a number that is written as text.
                 self.matches_text(text)

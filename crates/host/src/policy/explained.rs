@@ -22,7 +22,7 @@ pub struct Explained<'a> {
 pub struct Matched<'a> {
     /// The rule.
     pub rule: &'a Rule,
-    /// The part in the verdict.
+    /// The rule's part in the verdict.
     pub part: Part,
     /// Whether the rule comes from a source that can only make the policy stricter.
     pub is_stricter: bool,
@@ -49,7 +49,7 @@ impl Policy {
         for (layer_index, layer) in self.layers().enumerate() {
             let layer_verdict = layer.judge(request, self.context());
             // The first layer with the final verdict decides.
-            let decides = !has_decided && self.broken.is_none() && layer_verdict == verdict;
+            let decides = !has_decided && self.broken_why.is_none() && layer_verdict == verdict;
             has_decided |= decides;
             rules.extend(self.parts(layer, request, decides).map(|(rule, part)| Matched {
                 rule,
@@ -79,7 +79,7 @@ impl Policy {
                     if decides {
                         Part::Decides
                     } else {
-                        Part::Overruled(if self.broken.is_some() {
+                        Part::Overruled(if self.broken_why.is_some() {
                             "the rules could not be read, so none of them counts"
                         } else {
                             "something stricter decides"

@@ -1,8 +1,8 @@
 //! Defines one rule: the calls that the rule covers, and its effect.
 //!
-//! A rule covers a call if its pattern matches the tool and the call meets all further conditions. Where that is
-//! uncertain, a rule that denies or confirms covers the call (the code calls such a rule *careful*), and one that
-//! allows does not. A *reading* is a copy of a rule with another meaning that its pattern may have: `a_b` is a tool of
+//! A rule covers a call if its pattern matches the tool and the call meets all further conditions. If that is
+//! uncertain, a rule that denies or confirms covers the call, and a rule that allows does not. The code calls the first
+//! kind *careful*. A *reading* is a copy of a rule with another meaning that its pattern may have: `a_b` is a tool of
 //! any server, or the tool `b` of the server `a`.
 
 use std::{cmp::Reverse, fmt, path::PathBuf};
@@ -116,6 +116,7 @@ pub struct Specificity {
 pub struct Rule {
     effect: Effect,
     pattern: Pattern,
+    // The conditions on the caller. Of each non-empty list, one condition must be met.
     agent: Vec<WrittenGlob>,
     tenant: Vec<WrittenGlob>,
     who: Vec<Who>,
@@ -305,7 +306,7 @@ impl Rule {
         let texts = |globs: &[WrittenGlob]| globs.iter().map(|glob| glob.written.clone()).collect::<Vec<_>>();
         let hint = |key: &str, value: Option<bool>| value.map(|value| format!("{key} = {value}"));
         let Hints { read_only, destructive, idempotent, open_world } = self.hints;
-        let further = [
+        let other_conditions = [
             list("agent", texts(&self.agent)),
             list("tenant", texts(&self.tenant)),
             list("who", self.who.iter().map(|who| who.written().to_owned()).collect()),
@@ -318,7 +319,7 @@ impl Rule {
         let arguments = self.arguments.iter().map(ToString::to_string);
         [format!("tool = \"{}\"", self.pattern)]
             .into_iter()
-            .chain(further.into_iter().flatten())
+            .chain(other_conditions.into_iter().flatten())
             .chain(arguments)
             .collect()
     }
@@ -347,7 +348,7 @@ impl Rule {
         let server = request.server.as_str();
         let is_careful = self.effect != Effect::Allow;
         self.pattern.matches(server, request.tool)
-            || request.in_catalog.is_some_and(|tool| self.pattern.is_name(&tool.name, server, is_careful))
+            || request.catalog_tool.is_some_and(|tool| self.pattern.is_name(&tool.name, server, is_careful))
     }
 
     /// Returns whether the rule covers this call: the pattern matches the tool, and the call meets all conditions.

@@ -24,8 +24,8 @@ impl InheritingResolver {
         // A container inherits only named variables.
         if let (Some(container), InheritEnv::Names(names)) = (&mut plan.container, &spec.inherit_env) {
             let is_set = |variable: &String| self.0.iter().any(|(name, _)| name == variable.as_str());
-            let named = names.iter().filter(|name| is_set(name) && !affects_engine_client(name));
-            container.variables.extend(named.cloned());
+            let inherited_names = names.iter().filter(|name| is_set(name) && !affects_engine_client(name));
+            container.variables.extend(inherited_names.cloned());
             container.variables.sort();
             container.variables.dedup();
         }

@@ -145,7 +145,7 @@ impl Server {
 
     /// Returns whether `tool` was in quarantine at the last check of the pins.
     pub(crate) fn may_be_quarantined(&self, tool: &str) -> bool {
-        self.published.borrow().tools.quarantined_tool(tool).is_some()
+        self.snapshot_receiver.borrow().tools.quarantined_tool(tool).is_some()
     }
 
     /// Returns whether the server still lists `tool` with the definition that it had when the call was made.
@@ -158,7 +158,7 @@ impl Server {
         {
             return true;
         }
-        let tools = self.published.borrow().tools.clone();
+        let tools = self.snapshot_receiver.borrow().tools.clone();
         let listed = tools.tools.iter().find(|listed| listed.tool.name == tool.tool().name);
         listed.is_some_and(|listed| {
             Arc::ptr_eq(listed, &tool.listed) || listed.definition_hash() == tool.definition_hash()
@@ -172,15 +172,15 @@ impl Server {
             snapshot.tools.quarantined_tool(tool).map(|mismatched| mismatched.cause.clone())
         };
         let rechecks = {
-            let snapshot = self.published.borrow();
+            let snapshot = self.snapshot_receiver.borrow();
             cause_in(&snapshot)?;
             snapshot.rechecks
         };
         self.pins_changed();
-        let mut published = self.published.clone();
+        let mut published = self.snapshot_receiver.clone();
         // A task that is connecting makes no check, because it lists its tools soon anyway. After the time-out, the
         // last check counts.
         let _ = timeout(CHECK_TIMEOUT, published.wait_for(|snapshot| snapshot.rechecks > rechecks)).await;
-        cause_in(&self.published.borrow())
+        cause_in(&self.snapshot_receiver.borrow())
     }
 }

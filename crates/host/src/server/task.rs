@@ -1,4 +1,8 @@
-//! Runs the task that owns a server's connections, one after the other.
+//! Runs the task that owns a server's connections, one after the other: it connects, lists the tools, publishes them in
+//! a [`Snapshot`], and reconnects.
+//!
+//! A *round* is a series of attempts to connect; a caller can request a new one. A *nudge* tells the task that a caller
+//! needs the server now. *Pins* are the trusted definitions of tools, against which the task checks each list.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -35,7 +39,7 @@ const MAX_RELIST_INTERVAL: Duration = Duration::from_secs(30);
 const MAX_REPORTED_TOOLS: usize = 20;
 /// Up to this many listings in a minute, the pause between two of them stays [`MIN_RELIST_INTERVAL`].
 const MAX_CALM_LISTINGS: u32 = 5;
-/// How long the first listing waits for the server's standing stream to open.
+/// How long the first listing waits for the server to open the stream on which it reports changes.
 const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// The wait before a failed listing is tried again. It doubles with each further failure in a row.
 const LIST_RETRY_DELAY: Duration = Duration::from_secs(10);
@@ -45,7 +49,7 @@ const MAX_LIST_RETRY_DELAY: Duration = Duration::from_mins(5);
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// How much longer an idle connection stays open, for a caller that has just taken its link.
 const IDLE_GRACE: Duration = Duration::from_millis(500);
-/// The shortest time between two attempts that calls cause by cutting a back-off short.
+/// A call ends the wait before the next attempt to connect, but the wait takes at least this long.
 const MIN_NUDGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The task of a server; see the [module](self).
@@ -166,7 +170,8 @@ impl Task {
         };
         let tools = self.checked_against_pins(ToolSet::new(listed, &self.spec)).await;
         self.report_quarantined(&ToolSet::default(), &tools);
-        // A server that has settled is never seen as connecting, so the state changes with the attempt.
+        // Change the state and the count of attempts together: no caller may see a server that has settled and still
+        // connects.
         self.publish(|snapshot| {
             snapshot.state = State::Idle { tools: tools.tools.len() };
             snapshot.tools = Arc::new(tools);
@@ -216,13 +221,13 @@ impl Task {
     /// Serves a connection until it ends, and closes it. Returns what to do next.
     async fn run_connection(&self, connection: Connection) -> Next {
         let link = connection.link.clone();
-        let ended = self.stop.run_until_cancelled(self.serve(&link)).await;
+        let end = self.stop.run_until_cancelled(self.serve(&link)).await;
         // A connection whose link was never published ended before its first list, so it counts as a failed attempt.
         let was_published = self.snapshot_sender.borrow().link.is_some();
-        let is_idle = matches!(ended, Some(ServeEnd::Unused));
+        let is_idle = matches!(end, Some(ServeEnd::Unused));
         self.publish(|snapshot| {
             snapshot.link = None;
-            match ended {
+            match end {
                 Some(ServeEnd::Unused) => snapshot.state = State::Idle { tools: snapshot.tools.tools.len() },
                 Some(_) => snapshot.state = State::Connecting,
                 None => {}
@@ -230,17 +235,17 @@ impl Task {
         });
         if is_idle {
             // Serve a caller that has just taken the link.
-            let quiet = async {
+            let until_quiet = async {
                 sleep(IDLE_GRACE).await;
                 while !link.is_idle() {
                     sleep(IDLE_GRACE).await;
                 }
             };
-            // Whether the wait or the server ends: the connection is closed now.
-            let _ = self.stop.run_until_cancelled(quiet).await;
+            // The connection is closed now in any case, also if the server was stopped during the wait.
+            let _ = self.stop.run_until_cancelled(until_quiet).await;
         }
         connection.shutdown().await;
-        let error = match ended {
+        let error = match end {
             Some(ServeEnd::Broken(error)) => error,
             Some(ServeEnd::ReconnectRequested) => return Next::Now,
             Some(ServeEnd::Unused) | None => {
@@ -266,22 +271,23 @@ impl Task {
             error = link.closed() => return ServeEnd::Broken(error),
             _ = timeout(STREAM_OPEN_TIMEOUT, link.listen()) => {}
         }
-        let mut listed = self.list(link).await;
+        let mut listing = self.list(link).await;
         loop {
-            pace.count_listing(listed.is_ok());
-            let refresh = match &listed {
+            pace.count_listing(listing.is_ok());
+            let refresh_after = match &listing {
                 Ok(fresh_for) if fresh_for.is_zero() => None,
                 Ok(fresh_for) => Some(*fresh_for),
                 Err(_) if link.is_closed() => return ServeEnd::Broken(link.closed().await),
                 Err(_) => Some(pace.retry_delay()),
             };
-            let refresh = refresh.map(|after| Instant::now() + after.max(MIN_RELIST_INTERVAL));
+            let refresh_at = refresh_after.map(|after| Instant::now() + after.max(MIN_RELIST_INTERVAL));
             let wakeup = async {
                 tokio::select! {
                     error = link.closed() => return Some(ServeEnd::Broken(error)),
                     () = self.round_requested() => return Some(ServeEnd::ReconnectRequested),
                     () = &mut unused => return Some(ServeEnd::Unused),
-                    () = async { sleep_until(refresh.unwrap_or_else(Instant::now)).await }, if refresh.is_some() => {}
+                    () = async { sleep_until(refresh_at.unwrap_or_else(Instant::now)).await },
+                        if refresh_at.is_some() => {}
                     () = link.tools_changed() => {
                         if pace.is_warning_due() {
                             self.warn("its tools change all the time; they are listed less often now");
@@ -294,14 +300,14 @@ impl Task {
                 }
                 None
             };
-            if let Some(ended) = self.while_checking_pins(wakeup).await {
-                return ended;
+            if let Some(end) = self.while_checking_pins(wakeup).await {
+                return end;
             }
-            listed = self.list(link).await;
+            listing = self.list(link).await;
         }
     }
 
-    /// Lists the tools and publishes them. Returns how long the list stays fresh.
+    /// Lists the tools and publishes them. Returns how long the list stays fresh; zero if the server does not say so.
     async fn list(&self, link: &Link) -> Result<Duration, LinkError> {
         // A server that starts on demand needs a stored list in the next run of the program.
         let keep_raw = self.spec.start == Start::Lazy;
@@ -311,8 +317,8 @@ impl Task {
         };
         match listed {
             Ok(mut listed) => {
-                if let (Some(memory), Some(kept)) = (&self.context.memory, listed.kept.take()) {
-                    memory.remember_tools(&self.spec.fingerprint(), kept).await;
+                if let (Some(memory), Some(raw_list)) = (&self.context.memory, listed.kept.take()) {
+                    memory.remember_tools(&self.spec.fingerprint(), raw_list).await;
                 }
                 let fresh_for = listed.fresh_for;
                 let tools = self.checked_against_pins(ToolSet::new(listed, &self.spec)).await;
@@ -323,14 +329,13 @@ impl Task {
             Err(error) => {
                 let text = FailureText::from(&error);
                 let failed = State::ToolsFailed { error: text.clone() };
-                let is_known = self.snapshot_sender.borrow().state == failed;
+                let is_repeated = self.snapshot_sender.borrow().state == failed;
                 self.publish(|snapshot| {
                     snapshot.set_connected(link);
                     snapshot.state = failed;
                     snapshot.error = Some(Arc::new(error.clone()));
                 });
-                // The same failure again is no news.
-                if !is_known {
+                if !is_repeated {
                     self.emit(Event::McpServerError { server: self.name.clone(), error: text, call: None });
                 }
                 Err(error)
@@ -384,15 +389,16 @@ impl Task {
         let text = FailureText::from(&error);
         self.emit(Event::McpServerError { server: self.name.clone(), error: text.clone(), call: None });
         let needs_auth = matches!(error, LinkError::NeedsAuth { .. });
-        // A user who signs in changes nothing for a server whose entry authorizes its requests.
+        // Signing in does not help if the server has refused the authorization that its entry contains.
         let may_sign_in = matches!(error, LinkError::NeedsAuth { refused: None, .. });
         let waits_for_sign_in = error.waits_for_sign_in();
         let retry_after = match error {
             LinkError::RateLimited { retry_after } => retry_after.unwrap_or_default().min(MAX_RETRY_AFTER),
             _ => Duration::ZERO,
         };
-        let wait = || backoff(*failures, first, longest, self.jitter(*failures)).max(retry_after);
-        let wait = (!needs_auth && *failures <= attempts).then(wait);
+        let next_wait = || backoff(*failures, first, longest, self.jitter(*failures)).max(retry_after);
+        // Without a wait, the next attempt begins only when a caller or a sign-in requests it.
+        let wait = (!needs_auth && *failures <= attempts).then(next_wait);
         let state = match wait {
             _ if needs_auth => State::NeedsAuth { how: sign_in_step(&error) },
             None => State::Failed { error: text },
@@ -409,7 +415,7 @@ impl Task {
             snapshot.error = Some(Arc::new(error));
             snapshot.attempts += u64::from(is_failed_attempt);
         });
-        let nudged = async {
+        let wake_early = async {
             sleep(MIN_NUDGE_INTERVAL.min(wait.unwrap_or(MIN_NUDGE_INTERVAL))).await;
             tokio::select! {
                 () = self.context.connector.signed_in(&self.name, &self.spec), if may_sign_in => {}
@@ -418,7 +424,7 @@ impl Task {
         };
         tokio::select! {
             () = async { sleep(wait.unwrap_or_default()).await }, if wait.is_some() => {}
-            () = nudged => {}
+            () = wake_early => {}
             () = self.round_requested() => *failures = 0,
         }
     }
@@ -434,9 +440,9 @@ impl Task {
     pub(super) fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
         let mut new_state = None;
         self.snapshot_sender.send_modify(|snapshot| {
-            let before = snapshot.state.clone();
+            let old_state = snapshot.state.clone();
             change(snapshot);
-            if snapshot.state != before {
+            if snapshot.state != old_state {
                 new_state = Some(snapshot.state.clone());
             }
         });

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 words! {
     /// The treatment of a result whose structured content does not match the tool's output schema, or is missing. A
-    /// result that the tool itself marks as an error need not match; a result that cannot be checked always passes with
-    /// a warning.
+    /// result that the tool itself marks as an error need not match. If a result cannot be checked, it passes with a
+    /// warning.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum OutputSchema {
@@ -51,7 +51,7 @@ words! {
 }
 
 words! {
-    /// The treatment of a tool that differs from its pin.
+    /// The treatment of a tool that differs from its pin, the definition that the host trusts.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum PinMode {
@@ -59,7 +59,8 @@ words! {
         Off "off",
         /// A warning is reported, and the tool can be used.
         Warn "warn",
-        /// A warning is reported, and the tool is in quarantine. The default.
+        /// A warning is reported, and the tool is in quarantine: no call of it is sent until a user approves it. The
+        /// default.
         #[default]
         Enforce "enforce",
     }

@@ -147,19 +147,20 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Returns whether a mount of `source`, by its real path, would break the isolation of the container: the system's
-    /// root, its state, the state of container engines, a socket, or a folder that holds one of these. A process that
+    /// Returns whether a mount of `source` (its real path) would break the isolation of the container. That holds for
+    /// the system's root, its state, the state of container engines, a socket, or a folder with one of these. A process
+    /// that
     /// reaches an engine's socket can start anything outside of any container, even with read access only.
     ///
-    /// With `write`, it also refuses the system's settings, its programs and the files of all users, because a change
-    /// there affects programs outside. Does not access the file system.
+    /// With `write`, the same holds for the system's settings, its programs and the files of all users, because a
+    /// change there affects programs outside. Does not access the file system.
     #[must_use]
     pub fn gives_too_much(source: &Path, write: bool) -> bool {
         let is_one_of = |folders: &[&str]| folders.iter().any(|folder| source == Path::new(folder));
         is_one_of(REFUSED_FOLDERS)
             || (write && is_one_of(REFUSED_FOR_WRITING))
             || REFUSED_TREES.iter().any(|folder| source.starts_with(folder))
-            || REFUSED_TREES_IN_HOMES.iter().any(|folder| source.ancestors().any(|above| above.ends_with(folder)))
+            || REFUSED_TREES_IN_HOMES.iter().any(|folder| source.ancestors().any(|ancestor| ancestor.ends_with(folder)))
             // This folder contains two of the trees above.
             || source.ends_with(".docker")
             || source.extension() == Some(OsStr::new("sock"))

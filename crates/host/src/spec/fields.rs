@@ -191,6 +191,7 @@ impl<T: FieldType> FieldType for Option<T> {
     }
 }
 
+/// Returns the child process of a transport; `None` for another transport.
 macro_rules! stdio {
     ($transport:expr) => {
         match $transport {
@@ -200,6 +201,7 @@ macro_rules! stdio {
     };
 }
 
+/// Returns the endpoint of a transport; `None` for another transport.
 macro_rules! http {
     ($transport:expr) => {
         match $transport {
@@ -217,15 +219,16 @@ pub(super) trait SpecPart: Sized {
     fn of_mut(spec: &mut ServerSpec) -> Option<&mut Self>;
 }
 
+/// Implements [`SpecPart`] for each part, by an expression for a shared reference and one for a mutable reference.
 macro_rules! parts {
-    ($($part:ident: $spec:ident => $found:expr, $found_mut:expr;)+) => {
+    ($($part:ident: $spec:ident => $shared:expr, $mutable:expr;)+) => {
         $(impl SpecPart for $part {
             fn of($spec: &ServerSpec) -> Option<&Self> {
-                $found
+                $shared
             }
 
             fn of_mut($spec: &mut ServerSpec) -> Option<&mut Self> {
-                $found_mut
+                $mutable
             }
         })+
     };
@@ -239,7 +242,8 @@ parts! {
     Http: spec => http!(&spec.transport), http!(&mut spec.transport);
 }
 
-/// The fields of a struct that have no row, in their order.
+/// Gives access to the fields of a struct that have no row, in their order. A new field changes the type `Fields`, so
+/// that no code can overlook it.
 pub(super) trait FieldsWithoutRow {
     type Fields<'a>
     where
@@ -283,7 +287,7 @@ macro_rules! spec {
     (
         $(#[$struct_about:meta])*
         pub struct $name:ident for $servers:ident {
-            $($(#[$own_about:meta])* pub $own:ident: $own_type:ty = $own_default:expr,)*
+            $($(#[$plain_about:meta])* pub $plain_field:ident: $plain_type:ty = $plain_default:expr,)*
         }
         rows {
             $(
@@ -295,7 +299,7 @@ macro_rules! spec {
     ) => {
         $(#[$struct_about])*
         pub struct $name {
-            $($(#[$own_about])* pub $own: $own_type,)*
+            $($(#[$plain_about])* pub $plain_field: $plain_type,)*
             $(
                 $(#[doc = $about])+
                 $(#[doc = ""] #[doc = $detail])?
@@ -315,15 +319,15 @@ macro_rules! spec {
 
             /// Returns the default of every field.
             fn with_defaults() -> Self {
-                Self { $($own: $own_default,)* $($field: $default,)* }
+                Self { $($plain_field: $plain_default,)* $($field: $default,)* }
             }
         }
 
         impl $crate::spec::fields::FieldsWithoutRow for $name {
-            type Fields<'a> = ($(&'a $own_type,)*);
+            type Fields<'a> = ($(&'a $plain_type,)*);
 
             fn fields_without_row(&self) -> Self::Fields<'_> {
-                ($(&self.$own,)*)
+                ($(&self.$plain_field,)*)
             }
         }
     };

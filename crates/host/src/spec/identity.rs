@@ -29,6 +29,7 @@ pub(super) fn fingerprint(transport: &Transport) -> String {
     HEXLOWER.encode(&identity.0.finalize()[..16])
 }
 
+/// Hashes fields one after the other, each with its name.
 struct IdentityHasher(Sha256);
 
 impl IdentityHasher {

@@ -21,8 +21,8 @@ const CHEAP_PER_STEP: u64 = 16;
 /// length.
 const MAX_BACKTRACKING_BYTES: usize = 1_000;
 
-/// The cost of an expression that backtracks for each text, in evaluations, in addition to the part that grows with the
-/// square of the length.
+/// The fixed cost of running an expression that backtracks on one text, in evaluations. The part that grows with the
+/// square of the length comes on top.
 const BACKTRACKING_STEPS: u64 = 16;
 
 /// How many pairs of bytes cost one evaluation in an expression that backtracks.
@@ -35,8 +35,8 @@ const MAX_COMPARED_ITEMS: usize = 16;
 /// The cost of one item for `uniqueItems`, in evaluations, in addition to that of comparing it.
 const UNIQUE_ITEM_STEPS: u64 = 4;
 
-/// For a schema with expressions that backtrack, the budget is divided by this number: where an expression gives up,
-/// the validator runs again for each possible result of the expression, up to 64 times in all.
+/// For a schema with expressions that backtrack, the budget is divided by this number. If an expression gives up, the
+/// validator runs again for each possible result of the expression, up to 64 times in all.
 const BACKTRACKING_RUNS: u64 = 16;
 
 /// A schema as a graph: each subschema is a node, and an edge leads to each subschema that is evaluated with it.
@@ -66,8 +66,8 @@ struct Node {
     each_property: Vec<NodeId>,
     /// The subschemas for the names of the properties.
     each_name: Vec<NodeId>,
-    /// The subschemas for the item at that position.
-    prefix: Vec<NodeId>,
+    /// The subschemas for the first items, by position.
+    prefix_items: Vec<NodeId>,
     /// The subschemas for items in general.
     each_item: Vec<NodeId>,
     /// Whether `uniqueItems` compares whole items.
@@ -123,6 +123,7 @@ impl Graph {
         self.check_unfolded()
     }
 
+    /// Refuses a schema that unfolds to too many nodes or without end.
     fn check_unfolded(&self) -> Result<(), SchemaProblem> {
         let (root, steps_in) = (0, false);
         Unfolding { nodes: &self.nodes, path: Vec::new(), count: 0 }.visit(root, steps_in)
@@ -206,7 +207,7 @@ impl<'s> GraphReader<'s> {
         Ok(node)
     }
 
-    /// Adds what a keyword makes the validator evaluate to the node of its schema.
+    /// Adds a keyword to the node of its schema: the work that it takes, and the subschemas that it refers to.
     fn read_keyword(&mut self, node: &mut Node, keyword: &str, value: &'s Value) -> Result<(), SchemaProblem> {
         match keyword {
             "$ref" => node.in_place.push(self.reference(value)?),
@@ -233,8 +234,8 @@ impl<'s> GraphReader<'s> {
                 node.marks_evaluated = true;
                 node.each_item.push(self.id_of(value));
             }
-            "items" if value.is_array() => node.prefix = self.ids_in_list(value),
-            "prefixItems" => node.prefix = self.ids_in_list(value),
+            "items" if value.is_array() => node.prefix_items = self.ids_in_list(value),
+            "prefixItems" => node.prefix_items = self.ids_in_list(value),
             "items" | "additionalItems" | "contains" => node.each_item.push(self.id_of(value)),
             "uniqueItems" => node.compares_items = value == &Value::Bool(true),
             "pattern" => {
@@ -304,12 +305,12 @@ fn percent_decoded(fragment: &str) -> Option<String> {
 
 /// Returns all subschemas that have an anchor.
 fn anchors(root: &Value) -> HashMap<&str, &Value> {
-    let (mut named, mut pending) = (HashMap::new(), vec![root]);
+    let (mut by_anchor, mut pending) = (HashMap::new(), vec![root]);
     while let Some(value) = pending.pop() {
         match value {
             Value::Object(map) => {
                 for anchor in ["$anchor", "$dynamicAnchor"].iter().filter_map(|name| map.get(*name)?.as_str()) {
-                    named.entry(anchor).or_insert(value);
+                    by_anchor.entry(anchor).or_insert(value);
                 }
                 pending.extend(map.values());
             }
@@ -317,7 +318,7 @@ fn anchors(root: &Value) -> HashMap<&str, &Value> {
             _ => {}
         }
     }
-    named
+    by_anchor
 }
 
 /// A walk through the unfolded schema. A node that is found again below itself is not entered again.
@@ -325,6 +326,7 @@ struct Unfolding<'g> {
     nodes: &'g [Node],
     /// The nodes above the current one. The flag of a node tells whether a step into the instance led to the node.
     path: Vec<(NodeId, bool)>,
+    /// The number of nodes visited so far.
     count: u64,
 }
 
@@ -339,8 +341,8 @@ impl Unfolding<'_> {
         if self.count > MAX_NODES {
             return Err(SchemaProblem::TooManyNodes);
         }
-        if let Some(at) = self.path.iter().position(|&(above, _)| above == id) {
-            let terminates = steps_in || self.path[at + 1..].iter().any(|&(_, steps_in)| steps_in);
+        if let Some(position) = self.path.iter().position(|&(above, _)| above == id) {
+            let terminates = steps_in || self.path[position + 1..].iter().any(|&(_, steps_in)| steps_in);
             return if terminates { Ok(()) } else { Err(SchemaProblem::EndlessRef) };
         }
         if self.path.len() > MAX_DEPTH {
@@ -364,7 +366,7 @@ impl Unfolding<'_> {
 impl Node {
     /// Returns the subschemas that apply to parts of the instance.
     fn for_parts(&self) -> impl Iterator<Item = NodeId> {
-        let lists = [&self.each_property, &self.each_name, &self.prefix, &self.each_item];
+        let lists = [&self.each_property, &self.each_name, &self.prefix_items, &self.each_item];
         self.properties.values().chain(lists.into_iter().flatten()).copied()
     }
 }
@@ -398,19 +400,21 @@ impl DryRun<'_> {
         }
     }
 
+    /// Counts the evaluations for the items of an array.
     fn count_items(&mut self, node: &Node, items: &[Value], depth: usize) -> Option<()> {
-        for (at, item) in items.iter().enumerate() {
-            for &next in node.prefix.get(at).into_iter().chain(&node.each_item) {
+        for (position, item) in items.iter().enumerate() {
+            for &next in node.prefix_items.get(position).into_iter().chain(&node.each_item) {
                 self.evaluate(next, item, depth + 1)?;
             }
             if node.compares_items {
-                let compared = items.len().min(MAX_COMPARED_ITEMS) as u64;
-                self.spend(comparison_cost(item) * compared / CHEAP_PER_STEP + UNIQUE_ITEM_STEPS)?;
+                let compared_items = items.len().min(MAX_COMPARED_ITEMS) as u64;
+                self.spend(comparison_cost(item) * compared_items / CHEAP_PER_STEP + UNIQUE_ITEM_STEPS)?;
             }
         }
         Some(())
     }
 
+    /// Counts the evaluations for the properties of an object.
     fn count_properties(&mut self, node: &Node, map: &Map<String, Value>, depth: usize) -> Option<()> {
         for (name, value) in map {
             if node.name_states > 0 {
@@ -441,6 +445,7 @@ impl DryRun<'_> {
         self.spend(bytes_u64.saturating_mul(states) / CHEAP_PER_STEP)
     }
 
+    /// Adds `steps` to the count; `None` if the budget is exceeded.
     fn spend(&mut self, steps: u64) -> Option<()> {
         self.steps = self.steps.saturating_add(steps);
         (self.steps <= self.budget).then_some(())

@@ -39,22 +39,22 @@ struct QuickCheck<'a> {
 }
 
 impl QuickCheck<'_> {
-    fn fits(&self, schema: &Value, instance: &Value, levels: usize) -> bool {
-        let (Value::Object(schema), Some(levels)) = (schema, levels.checked_sub(1)) else {
+    fn fits(&self, schema: &Value, instance: &Value, levels_left: usize) -> bool {
+        let (Value::Object(schema), Some(levels_left)) = (schema, levels_left.checked_sub(1)) else {
             return false;
         };
         // A subschema without keywords costs a step as well: a list may have millions of them.
         self.spend(1)
-            && schema
-                .iter()
-                .all(|(keyword, value)| self.spend(1) && self.fits_keyword(schema, (keyword, value), instance, levels))
+            && schema.iter().all(|(keyword, value)| {
+                self.spend(1) && self.fits_keyword(schema, (keyword, value), instance, levels_left)
+            })
     }
 
     /// Subtracts `steps` from [`Self::steps_left`]. Returns `false` if fewer are left.
     fn spend(&self, steps: usize) -> bool {
-        let left = self.steps_left.get().checked_sub(steps);
-        self.steps_left.set(left.unwrap_or_default());
-        left.is_some()
+        let steps_left = self.steps_left.get().checked_sub(steps);
+        self.steps_left.set(steps_left.unwrap_or_default());
+        steps_left.is_some()
     }
 
     /// Spends the steps to look each member up by its name.
@@ -67,15 +67,19 @@ impl QuickCheck<'_> {
         schema: &Map<String, Value>,
         (keyword, value): (&str, &Value),
         instance: &Value,
-        levels: usize,
+        levels_left: usize,
     ) -> bool {
         match keyword {
             // Formats are not asserted.
             "$schema" | "$comment" | "$defs" | "definitions" | "title" | "description" | "default" | "examples"
             | "format" | "deprecated" | "readOnly" | "writeOnly" => true,
-            "$ref" => self.target(value).is_some_and(|target| self.fits(target, instance, levels)),
-            "anyOf" => value.as_array().is_some_and(|any| any.iter().any(|branch| self.fits(branch, instance, levels))),
-            "allOf" => value.as_array().is_some_and(|all| all.iter().all(|branch| self.fits(branch, instance, levels))),
+            "$ref" => self.target(value).is_some_and(|target| self.fits(target, instance, levels_left)),
+            "anyOf" => {
+                value.as_array().is_some_and(|any| any.iter().any(|branch| self.fits(branch, instance, levels_left)))
+            }
+            "allOf" => {
+                value.as_array().is_some_and(|all| all.iter().all(|branch| self.fits(branch, instance, levels_left)))
+            }
             "type" => match value {
                 Value::Array(types) => self.spend(types.len()) && types.iter().any(|name| is_of_type(name, instance)),
                 name => is_of_type(name, instance),
@@ -84,7 +88,7 @@ impl QuickCheck<'_> {
             "const" => self.spend(steps(value)) && value == instance,
             "properties" => value.as_object().is_some_and(|properties| {
                 let fits = |(name, member): (&String, &Value)| {
-                    properties.get(name).is_none_or(|property| self.fits(property, member, levels))
+                    properties.get(name).is_none_or(|property| self.fits(property, member, levels_left))
                 };
                 instance.as_object().is_none_or(|members| self.spend_names(members) && members.iter().all(fits))
             }),
@@ -97,14 +101,14 @@ impl QuickCheck<'_> {
             "additionalProperties" => {
                 let named = schema.get("properties").and_then(Value::as_object);
                 let is_named = |name: &str| named.is_some_and(|named| named.contains_key(name));
-                let fits = |member: &Value| value.as_bool().unwrap_or_else(|| self.fits(value, member, levels));
+                let fits = |member: &Value| value.as_bool().unwrap_or_else(|| self.fits(value, member, levels_left));
                 let all_fit = |members: &Map<_, _>| members.iter().all(|(name, member)| is_named(name) || fits(member));
                 instance.as_object().is_none_or(|members| self.spend_names(members) && all_fit(members))
             }
             // Only the form that means the same in every draft: one schema for all items.
             "items" => match instance {
                 Value::Array(items) => {
-                    self.spend(items.len()) && items.iter().all(|item| self.fits(value, item, levels))
+                    self.spend(items.len()) && items.iter().all(|item| self.fits(value, item, levels_left))
                 }
                 _ => value.is_object(),
             },
@@ -160,8 +164,9 @@ fn is_of_type(name: &Value, instance: &Value) -> bool {
 /// Returns whether a number meets the bound of `minimum` or `maximum`, if both can be compared without loss. A value
 /// that is no number meets every bound.
 fn is_bounded(instance: &Value, bound: &Value, fits: impl Fn(f64, f64) -> bool) -> bool {
-    let exact = |value: &Value| value.as_f64().filter(|number| number.abs() < MAX_EXACT_INTEGER);
-    exact(bound).is_some_and(|bound| !instance.is_number() || exact(instance).is_some_and(|number| fits(number, bound)))
+    let exact_number = |value: &Value| value.as_f64().filter(|number| number.abs() < MAX_EXACT_INTEGER);
+    exact_number(bound)
+        .is_some_and(|bound| !instance.is_number() || exact_number(instance).is_some_and(|number| fits(number, bound)))
 }
 
 /// Returns whether a length meets the bound of a `min…` or `max…` keyword; a value without a length meets every bound.

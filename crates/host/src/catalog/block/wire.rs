@@ -51,8 +51,8 @@ impl Wire {
         }
     }
 
-    /// Returns how many tools one request may have, by the documents of the provider; `None` if they name no limit. For
-    /// OpenAI it is 128 (the error is `array_above_max_length`), and so it is in the strictest of Google's documents on
+    /// Returns how many tools one request may have, by the documents of the provider; `None` if they name no limit. It
+    /// is 128 for OpenAI (the error is `array_above_max_length`), and 128 in the strictest of Google's documents on
     /// current models. Other servers with the same wire may accept fewer.
     #[must_use]
     pub const fn max_tools(self) -> Option<usize> {
@@ -64,7 +64,7 @@ impl Wire {
 
     /// Returns the value of the request's `tools`.
     pub(super) fn write(self, tools: &[ToolDefinition]) -> Box<RawValue> {
-        let written = match self {
+        let json = match self {
             Self::Anthropic => to_json_array(tools, |tool| Anthropic {
                 name: &tool.name,
                 description: &tool.description,
@@ -87,7 +87,7 @@ impl Wire {
             }
         };
         // Writing text and finished JSON cannot fail.
-        written.unwrap_or_default()
+        json.unwrap_or_default()
     }
 }
 

@@ -5,13 +5,13 @@ use serde_json::{Map, Value};
 use super::{merge, report::Report};
 
 /// The most subschemas after definitions are inlined; beyond that, a schema accepts anything.
-const MAX_NODES: usize = 10_000;
+const MAX_SUBSCHEMAS: usize = 10_000;
 
 /// The deepest nesting of subschemas.
 const MAX_DEPTH: usize = 64;
 
 /// The most bytes of text and values that are copied from definitions, each copy counted.
-const MAX_COPIED: usize = 1 << 20;
+const MAX_COPIED_BYTES: usize = 1 << 20;
 
 /// The kind of value that a keyword must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,8 @@ const KEYWORDS: &[(&str, ValueKind)] = &[
 
 /// Writes the schema without references, in 2020-12, and drops malformed parts.
 pub(super) fn normalise(schema: &Value, report: &mut Report) -> Value {
-    Writer { root: schema, report, inline_stack: Vec::new(), nodes: 0, bytes_left: MAX_COPIED }.convert_schema(schema)
+    Writer { root: schema, report, inline_stack: Vec::new(), subschema_count: 0, bytes_left: MAX_COPIED_BYTES }
+        .convert_schema(schema)
 }
 
 /// Calls `visit` on each subschema that is an object, one level down.
@@ -114,9 +115,9 @@ pub(super) fn for_each_subschema(
         match (value_kind(keyword), value) {
             (Some(ValueKind::Schema | ValueKind::Items), Value::Object(child)) => visit(child, report),
             (Some(ValueKind::Schemas), Value::Array(children)) => {
-                for (at, child) in children.iter_mut().enumerate() {
+                for (index, child) in children.iter_mut().enumerate() {
                     if let Value::Object(child) = child {
-                        report.within(&at.to_string(), |report| visit(child, report));
+                        report.within(&index.to_string(), |report| visit(child, report));
                     }
                 }
             }
@@ -137,24 +138,25 @@ fn value_kind(keyword: &str) -> Option<ValueKind> {
     KEYWORDS.iter().find(|(name, _)| *name == keyword).map(|&(_, kind)| kind)
 }
 
+/// Writes a schema anew: see [`normalise`].
 struct Writer<'s, 'r> {
     root: &'s Value,
     report: &'r mut Report,
     /// The definitions that are being inlined, the outermost first.
     inline_stack: Vec<&'s Value>,
     /// The number of subschemas written so far.
-    nodes: usize,
+    subschema_count: usize,
     /// The bytes that may still be copied from definitions, or read to follow references in them.
     bytes_left: usize,
 }
 
 impl<'s> Writer<'s, '_> {
     fn convert_schema(&mut self, schema: &'s Value) -> Value {
-        self.nodes += 1;
+        self.subschema_count += 1;
         let is_budget_spent = self.bytes_left == 0 && !self.inline_stack.is_empty();
         // A subschema adds up to two names to the report's path: its keyword, and its own name or index below that.
         if is_budget_spent
-            || self.nodes > MAX_NODES
+            || self.subschema_count > MAX_SUBSCHEMAS
             || self.report.depth() > 2 * MAX_DEPTH
             || self.inline_stack.len() > MAX_DEPTH
         {
@@ -174,13 +176,13 @@ impl<'s> Writer<'s, '_> {
     /// Converts a schema. If it has a `$ref`, the result combines the target of the reference with the schema's other
     /// keywords.
     fn convert_object(&mut self, keywords: &'s Map<String, Value>) -> Value {
-        let own = self.convert_keywords(keywords);
+        let other_keywords = self.convert_keywords(keywords);
         let Some(reference) = keywords.get("$ref") else {
-            return Value::Object(own);
+            return Value::Object(other_keywords);
         };
-        let mut written = self.inline_reference(reference);
-        merge::require_both(&mut written, Value::Object(own));
-        written
+        let mut converted = self.inline_reference(reference);
+        merge::require_both(&mut converted, Value::Object(other_keywords));
+        converted
     }
 
     /// Returns the converted target of a `$ref`; a schema that accepts anything if the target cannot be inlined.
@@ -197,7 +199,7 @@ impl<'s> Writer<'s, '_> {
                 Value::Object(Map::new())
             }
             Some(target)
-                if self.inline_stack.iter().any(|open| std::ptr::eq(*open, target))
+                if self.inline_stack.iter().any(|definition| std::ptr::eq(*definition, target))
                     || std::ptr::eq(self.root, target) =>
             {
                 self.report.note("cut a recursive `$ref` here");
@@ -205,13 +207,14 @@ impl<'s> Writer<'s, '_> {
             }
             Some(target) => {
                 self.inline_stack.push(target);
-                let written = self.convert_schema(target);
+                let converted = self.convert_schema(target);
                 self.inline_stack.pop();
-                written
+                converted
             }
         }
     }
 
+    /// Converts all keywords of a schema but `$ref`.
     fn convert_keywords(&mut self, keywords: &'s Map<String, Value>) -> Map<String, Value> {
         let mut out = Map::new();
         for (keyword, value) in keywords {
@@ -243,7 +246,7 @@ impl<'s> Writer<'s, '_> {
         if is_data && !self.try_spend(keyword, value) {
             return None;
         }
-        let written = match (kind, value) {
+        let converted = match (kind, value) {
             (Some(ValueKind::Schema), Value::Object(_) | Value::Bool(_)) => Some(self.convert_schema(value)),
             (Some(ValueKind::Schemas), Value::Array(list)) if !list.is_empty() => Some(self.convert_list(list)),
             (Some(ValueKind::NamedSchemas), Value::Object(map)) => Some(self.convert_map(map)),
@@ -259,12 +262,12 @@ impl<'s> Writer<'s, '_> {
             (Some(ValueKind::Count), _) => value.as_u64().map(Value::from),
             _ => None,
         };
-        if written.is_none() {
+        if converted.is_none() {
             self.report.note("removed, because its value makes no sense");
-        } else if is_data && written.as_ref() != Some(value) {
+        } else if is_data && converted.as_ref() != Some(value) {
             self.report.note("removed members that are duplicates or make no sense");
         }
-        written
+        converted
     }
 
     /// Counts the bytes of this name and this value against the limit on copies, and returns whether both may be copied
@@ -308,7 +311,7 @@ impl<'s> Writer<'s, '_> {
                 out.insert("items".into(), items);
             }
             ("dependencies", Value::Object(map)) => self.split_dependencies(out, map),
-            // `items` has taken this over.
+            // The conversion of `items` above has used this keyword.
             ("additionalItems", _) if keywords.get("items").is_some_and(Value::is_array) => {}
             _ => self.report.note("removed, because its value makes no sense"),
         }
@@ -328,6 +331,7 @@ impl<'s> Writer<'s, '_> {
         }
     }
 
+    /// Splits `dependencies` of older drafts into the two keywords that have replaced it.
     fn split_dependencies(&mut self, out: &mut Map<String, Value>, map: &'s Map<String, Value>) {
         self.report.note("written as `dependentRequired` and `dependentSchemas`");
         let (mut names, mut schemas) = (Map::new(), Map::new());
@@ -349,33 +353,33 @@ impl<'s> Writer<'s, '_> {
     }
 
     fn convert_list(&mut self, list: &'s [Value]) -> Value {
-        let mut written = Vec::with_capacity(list.len());
-        for (at, schema) in list.iter().enumerate() {
-            self.report.enter(&at.to_string());
-            written.push(self.convert_schema(schema));
+        let mut converted = Vec::with_capacity(list.len());
+        for (index, schema) in list.iter().enumerate() {
+            self.report.enter(&index.to_string());
+            converted.push(self.convert_schema(schema));
             self.report.leave();
         }
-        Value::Array(written)
+        Value::Array(converted)
     }
 
     fn convert_map(&mut self, map: &'s Map<String, Value>) -> Value {
-        let mut written = Map::new();
+        let mut converted = Map::new();
         for (name, schema) in map {
             self.report.enter(name);
             // Only the name is copied here: the schema counts its own parts.
             if self.try_spend(name, &Value::Null) {
-                written.insert(name.clone(), self.convert_schema(schema));
+                converted.insert(name.clone(), self.convert_schema(schema));
             }
             self.report.leave();
         }
-        Value::Object(written)
+        Value::Object(converted)
     }
 }
 
-/// Returns the members of a list that pass, without duplicates.
-fn distinct_members(list: &Value, passes: impl Fn(&Value) -> bool) -> Option<Value> {
-    let mut seen = std::collections::HashSet::new();
-    let members = list.as_array()?.iter().filter(|member| passes(member) && seen.insert(member.to_string()));
+/// Returns the members of a list for which `is_valid` is true, without duplicates.
+fn distinct_members(list: &Value, is_valid: impl Fn(&Value) -> bool) -> Option<Value> {
+    let mut seen_members = std::collections::HashSet::new();
+    let members = list.as_array()?.iter().filter(|member| is_valid(member) && seen_members.insert(member.to_string()));
     Some(members.cloned().collect())
 }
 
@@ -409,9 +413,9 @@ fn spend(value: &Value, bytes_left: &mut usize) -> bool {
 }
 
 fn spend_bytes(bytes: usize, bytes_left: &mut usize) -> bool {
-    let enough = bytes < *bytes_left;
+    let is_enough = bytes < *bytes_left;
     *bytes_left = bytes_left.saturating_sub(bytes);
-    enough
+    is_enough
 }
 
 /// Decodes the escapes of RFC 3986; invalid escapes, and text that would not be UTF-8, stay unchanged.

@@ -18,7 +18,8 @@ const MAX_FORMAT_BYTES: usize = 64;
 /// The keywords that are allowed beside every type.
 const COMMON_KEYWORDS: &[&str] = &["title", "description", "default"];
 
-/// Keywords that give a schema inner structure. If a schema has them, its alternatives are dropped instead of copied.
+/// Keywords that give a schema inner structure. A schema that has one of them loses its alternatives, because copying
+/// the structure into each alternative would take too much.
 const STRUCTURE_KEYWORDS: [&str; 4] = ["properties", "items", "prefixItems", "enum"];
 
 /// Converts a root that [`root::flatten`] made. The root stays an object with `properties`, even if there are none.
@@ -30,6 +31,7 @@ pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
     schema_of_type("object", schema, nullable, report)
 }
 
+/// Converts a subschema. A boolean one becomes a schema for any value.
 fn convert_value(schema: Value, report: &mut Report) -> Value {
     Value::Object(match schema {
         Value::Object(schema) => convert(schema, report),
@@ -40,11 +42,12 @@ fn convert_value(schema: Value, report: &mut Report) -> Value {
     })
 }
 
+/// Converts a subschema that is an object.
 fn convert(mut schema: Schema, report: &mut Report) -> Schema {
     root::merge_all_of(&mut schema, report);
-    if let Some(only) = schema.shift_remove("const") {
+    if let Some(value) = schema.shift_remove("const") {
         report.note("replaced `const` by an `enum` of one");
-        schema.insert("enum".into(), Value::Array(vec![only]));
+        schema.insert("enum".into(), Value::Array(vec![value]));
     }
     soften_exclusive_bounds(&mut schema, report);
     unroll_tuple(&mut schema, report);
@@ -75,23 +78,23 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
 
 /// Removes null from the types and values that the schema allows. Returns whether null was allowed.
 fn take_null(schema: &mut Schema, report: &mut Report) -> bool {
-    let mut found = schema.get("type").is_some_and(|only| only == "null");
-    if found {
+    let mut has_null = schema.get("type").is_some_and(|kind| kind == "null");
+    if has_null {
         schema.shift_remove("type");
     }
     for keyword in ["type", "enum"] {
         let Some(Value::Array(members)) = schema.get_mut(keyword) else { continue };
-        let before = members.len();
+        let old_length = members.len();
         members.retain(|member| !(member.is_null() || keyword == "type" && member == "null"));
-        found |= members.len() < before;
+        has_null |= members.len() < old_length;
         if members.is_empty() {
             schema.shift_remove(keyword);
         }
     }
-    if found {
+    if has_null {
         report.note("wrote null as `nullable`");
     }
-    found
+    has_null
 }
 
 /// Removes `anyOf` and `oneOf`. Returns the alternatives that must stay; none if the schema does not need them.
@@ -104,7 +107,7 @@ fn take_alternatives(schema: &mut Schema, has_null: &mut bool, report: &mut Repo
     if keyword == "oneOf" {
         report.within("oneOf", |report| report.note("written as `anyOf`"));
     }
-    let is_null = |schema: &Value| schema.get("type").is_some_and(|only| only == "null");
+    let is_null = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "null");
     *has_null |= alternatives.iter().any(is_null);
     let mut rest: Vec<Value> =
         alternatives.into_iter().filter(|schema| schema.is_object() && !is_null(schema)).collect();
@@ -181,13 +184,13 @@ fn take_shared(schema: Schema, report: &mut Report) -> Schema {
 /// The longest text, or list of names, that is copied into each alternative, in bytes.
 const MAX_SHARED_BYTES: usize = 1_024;
 
-/// Builds a schema of `anyOf` only: its siblings are moved into each alternative.
+/// Builds a schema that has only `anyOf`: the other keywords of `schema` move into each alternative.
 fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mut Report) -> Schema {
     let shared = take_shared(schema, report);
     let mut converted = Vec::new();
     report.enter("anyOf");
-    for (at, mut alternative) in alternatives.into_iter().enumerate() {
-        report.enter(&at.to_string());
+    for (index, mut alternative) in alternatives.into_iter().enumerate() {
+        report.enter(&index.to_string());
         let own_description = alternative.get("description").cloned();
         note_conflicts(&merge::merge_constraints(&mut alternative, shared.clone()), report);
         // The alternative's own description is more specific than the shared one.
@@ -291,11 +294,11 @@ fn schema_of_type(kind: &str, mut schema: Schema, nullable: bool, report: &mut R
 /// calls.
 fn fit_enum(kind: &str, schema: &mut Schema, report: &mut Report) {
     let Some(Value::Array(mut values)) = schema.shift_remove("enum") else { return };
-    let before = values.len();
+    let old_length = values.len();
     values.retain(|value| type_of(value) == kind || kind == "number" && value.is_number());
     if kind == "string" {
         values.retain(|value| value != "");
-        if values.len() < before {
+        if values.len() < old_length {
             report.within("enum", |report| report.note("reduced to its texts that are not empty"));
         }
         if !values.is_empty() {
@@ -313,6 +316,7 @@ fn fit_enum(kind: &str, schema: &mut Schema, report: &mut Report) {
     }
 }
 
+/// Keeps a `format` that Gemini accepts for this type, and makes any other one a hint.
 fn fit_format(kind: &str, schema: &mut Schema, report: &mut Report) {
     let accepted_formats: &[&str] = match kind {
         "string" => &["date-time", "enum"],
@@ -344,12 +348,14 @@ fn add_hints_for_dropped(kind: &str, schema: &mut Schema) {
     }
 }
 
+/// Converts `items`, which every array must have.
 fn fit_items(schema: &mut Schema, report: &mut Report) {
     let items = schema.shift_remove("items").unwrap_or(Value::Bool(true));
     let items = report.within("items", |report| convert_value(items, report));
     schema.insert("items".into(), items);
 }
 
+/// Converts `properties`, and removes names from `required` that are not among them.
 fn fit_properties(schema: &mut Schema, report: &mut Report) {
     if let Some(Value::Object(properties)) = schema.shift_remove("properties") {
         let mut converted = Map::new();

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 /// Adds the constraints of `extra` to `base`. If the two values of a keyword cannot be combined in one schema, `base`
 /// keeps its own value, and the result holds the other. For annotations such as `description`, the value of `extra`
-/// wins. A name in `required` of both is then there twice: see [`drop_repeated_names`](super::drop_repeated_names).
+/// wins. A name that both have in `required` is then in the list twice;
+/// [`drop_repeated_names`](super::drop_repeated_names) removes the second.
 pub(super) fn merge_constraints(base: &mut Map<String, Value>, extra: Map<String, Value>) -> Map<String, Value> {
     let mut conflicts = Map::new();
     for (keyword, new) in extra {
@@ -59,9 +60,9 @@ pub(super) fn require_both(schema: &mut Value, extra: Value) {
         (false, Value::Object(base), Value::Object(extra)) => {
             let conflicts = merge_constraints(base, extra);
             if !conflicts.is_empty() {
-                let all = base.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
-                if let Value::Array(all) = all {
-                    all.push(Value::Object(conflicts));
+                let all_of = base.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
+                if let Value::Array(parts) = all_of {
+                    parts.push(Value::Object(conflicts));
                 }
             }
         }
@@ -70,15 +71,17 @@ pub(super) fn require_both(schema: &mut Value, extra: Value) {
     }
 }
 
-/// Returns one schema that accepts every value that at least one of these accepts; without any, a schema that accepts
-/// everything.
+/// Returns one schema that accepts a value if at least one of these schemas does. If there are no schemas, the result
+/// accepts everything.
 pub(super) fn any_of(schemas: Vec<Value>) -> Value {
     if schemas.iter().any(accepts_everything) {
         return Value::Object(Map::new());
     }
-    let mut seen = HashSet::new();
-    let mut distinct: Vec<Value> =
-        schemas.into_iter().filter(|schema| *schema != Value::Bool(false) && seen.insert(schema.to_string())).collect();
+    let mut seen_schemas = HashSet::new();
+    let mut distinct: Vec<Value> = schemas
+        .into_iter()
+        .filter(|schema| *schema != Value::Bool(false) && seen_schemas.insert(schema.to_string()))
+        .collect();
     match distinct.len() {
         0 => Value::Object(Map::new()),
         1 => distinct.swap_remove(0),
@@ -87,8 +90,8 @@ pub(super) fn any_of(schemas: Vec<Value>) -> Value {
     }
 }
 
-/// Returns one `enum` of all values that the alternatives list, as for a tag that distinguishes objects; `None` if an
-/// alternative is not a list of values.
+/// Returns one `enum` of all values that the alternatives list; `None` if an alternative is not a list of values. Such
+/// alternatives are common for a tag that distinguishes objects.
 fn as_enum(schemas: &[Value]) -> Option<Value> {
     let mut values: Vec<Value> = Vec::new();
     let mut kind = None;
@@ -106,8 +109,8 @@ fn as_enum(schemas: &[Value]) -> Option<Value> {
             return None;
         }
     }
-    let mut seen = HashSet::new();
-    values.retain(|value| seen.insert(value.to_string()));
+    let mut seen_values = HashSet::new();
+    values.retain(|value| seen_values.insert(value.to_string()));
     let mut list = Map::from_iter([("enum".into(), Value::Array(values))]);
     list.extend(kind.map(|kind| ("type".to_owned(), kind.clone())));
     Some(Value::Object(list))
@@ -116,7 +119,7 @@ fn as_enum(schemas: &[Value]) -> Option<Value> {
 /// Returns whether a schema constrains nothing.
 pub(super) fn accepts_everything(schema: &Value) -> bool {
     match schema {
-        Value::Bool(open) => *open,
+        Value::Bool(accepts_any) => *accepts_any,
         Value::Object(keywords) => keywords.is_empty(),
         _ => false,
     }

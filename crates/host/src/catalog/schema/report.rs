@@ -22,11 +22,12 @@ impl Change {
 pub(super) struct Report {
     current_path: Vec<String>,
     changes: Vec<Change>,
+    /// The number of changes beyond [`Change::MAX`], which are only counted.
     omitted: usize,
 }
 
 impl Report {
-    /// Runs `act` one level deeper.
+    /// Runs `act` one level deeper, in the member `name`.
     pub(super) fn within<T>(&mut self, name: &str, act: impl FnOnce(&mut Self) -> T) -> T {
         self.enter(name);
         let result = act(self);
@@ -34,7 +35,7 @@ impl Report {
         result
     }
 
-    /// Goes one level deeper, until [`Self::leave`].
+    /// Goes one level deeper, into the member `name`, until [`Self::leave`].
     pub(super) fn enter(&mut self, name: &str) {
         let end = name.floor_char_boundary(Change::TEXT_BYTES);
         self.current_path.push(name[..end].replace('~', "~0").replace('/', "~1"));

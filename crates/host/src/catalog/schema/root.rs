@@ -52,13 +52,13 @@ pub(super) fn merge_all_of(schema: &mut Map<String, Value>, report: &mut Report)
     let Some(Value::Array(parts)) = schema.shift_remove("allOf") else { return };
     report.enter("allOf");
     report.note("merged into the schema that held it");
-    let own = std::mem::take(schema);
+    let own_keywords = std::mem::take(schema);
     let parts = parts.into_iter().filter_map(|part| match part {
         Value::Object(part) => Some(part),
         _ => None,
     });
     // The schema's own keywords come last, so that its annotations win.
-    for mut part in parts.chain([own]) {
+    for mut part in parts.chain([own_keywords]) {
         merge_all_of(&mut part, report);
         let conflicts = merge::merge_constraints(schema, part);
         for keyword in conflicts.keys() {
@@ -88,18 +88,18 @@ pub(super) fn unite(
         }
         // The changes in an alternative are not reported one by one.
         let mut alternative = flatten(alternative, &mut Report::default());
-        let Some(Value::Object(own)) = alternative.shift_remove("properties") else { continue };
-        let names = match alternative.shift_remove("required") {
+        let Some(Value::Object(own_properties)) = alternative.shift_remove("properties") else { continue };
+        let required_names = match alternative.shift_remove("required") {
             Some(Value::Array(names)) => names,
             _ => Vec::new(),
         };
-        choices.push(describe_choice(&names, &own));
-        let own_required: HashSet<&Value> = names.iter().collect();
+        choices.push(describe_choice(&required_names, &own_properties));
+        let own_required: HashSet<&Value> = required_names.iter().collect();
         required = Some(match required {
             Some(shared) => shared.into_iter().filter(|name| own_required.contains(name)).collect(),
-            None => names,
+            None => required_names,
         });
-        for (name, schema) in own {
+        for (name, schema) in own_properties {
             properties.entry(name).or_default().push(schema);
         }
     }
@@ -125,8 +125,8 @@ fn add_choice_hint(schema: &mut Map<String, Value>, mut choices: Vec<String>, is
     choices.retain(|choice| !choice.is_empty());
     choices.dedup();
     if choices.len() > 1 {
-        let how = if is_exactly_one { "exactly" } else { "at least" };
-        let mut hint = format!("Give {how} one of these sets of properties: {}", choices.join(" | "));
+        let quantity = if is_exactly_one { "exactly" } else { "at least" };
+        let mut hint = format!("Give {quantity} one of these sets of properties: {}", choices.join(" | "));
         if hint.len() > MAX_HINT_BYTES {
             hint.truncate(hint.floor_char_boundary(MAX_HINT_BYTES));
             hint.push('…');

@@ -32,9 +32,9 @@ const SATURATION: f32 = 1.7;
 /// The highest weight of a word in a tool.
 pub(super) const MAX_WEIGHT: f32 = SATURATION + 1.0;
 
-/// The longest part of a description that is read, in bytes.
+/// How many bytes are read of a description.
 const MAX_DESCRIPTION_BYTES: usize = 4_000;
-/// The longest part of a title, and of the name, the description and each value of an argument, that is read, in bytes.
+/// How many bytes are read of a title, and of the name, the description and each value of an argument.
 const MAX_SHORT_TEXT_BYTES: usize = 400;
 /// The most arguments of a tool, including those of nested objects.
 const MAX_ARGUMENTS: usize = 128;
@@ -48,6 +48,7 @@ const MAX_DEPTH: usize = 8;
 pub(super) struct Reader {
     /// The number of the stem of each known word, in lower case. Most words occur repeatedly, so this saves time.
     stem_of_word: HashMap<String, u32>,
+    /// The number of each stem.
     stems: HashMap<String, u32>,
     /// The stems of the field that is being read.
     field_stems: Vec<u32>,
@@ -65,7 +66,7 @@ impl Reader {
         self.end_field(TITLE_FIELD);
         self.read_text(tool.description.as_deref().unwrap_or_default(), MAX_DESCRIPTION_BYTES);
         self.end_field(DESCRIPTION_FIELD);
-        // Arguments of a schema that nests too deeply to be parsed are not found.
+        // If the schema nests too deeply to be parsed, its arguments are left out.
         let schema = serde_json::from_str::<Value>(tool.input_schema.get()).unwrap_or_default();
         let mut arguments = Vec::new();
         let depth = 0;
@@ -86,8 +87,8 @@ impl Reader {
         self.stems.into_iter()
     }
 
-    /// Reads the name of a tool. Every word of the name counts, even a noise word (`get_me`), and so do two neighbours
-    /// written as one word.
+    /// Reads the name of a tool. Every word of the name counts, even a *noise word*, which says nothing about a task
+    /// (`get_me`). Two neighbours written as one word count as well.
     fn read_name(&mut self, name: &str) {
         // The last part of the previous word.
         let mut previous = String::new();
@@ -106,6 +107,7 @@ impl Reader {
         self.end_field(NAME_FIELD);
     }
 
+    /// Reads at most `max_bytes` bytes of a text. Noise words do not count.
     fn read_text(&mut self, text: &str, max_bytes: usize) {
         for word in words::words(&text[..text.floor_char_boundary(max_bytes)]) {
             words::for_each_part(word, &mut |part| {
@@ -151,30 +153,30 @@ impl Reader {
 }
 
 /// Collects all properties of a schema, including those of nested objects, with their names.
-fn collect_properties<'a>(schema: &'a Value, depth: usize, found: &mut Vec<(&'a str, &'a Value)>) {
+fn collect_properties<'a>(schema: &'a Value, depth: usize, collected: &mut Vec<(&'a str, &'a Value)>) {
     let (Value::Object(schema), true) = (schema, depth < MAX_DEPTH) else { return };
     if let Some(Value::Object(properties)) = schema.get("properties") {
         for (name, property) in properties {
-            if found.len() == MAX_ARGUMENTS {
+            if collected.len() == MAX_ARGUMENTS {
                 return;
             }
-            found.push((name, property));
-            collect_properties(property, depth + 1, found);
+            collected.push((name, property));
+            collect_properties(property, depth + 1, collected);
         }
     }
     for keyword in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get(keyword) {
-            collect_properties(inner, depth + 1, found);
+            collect_properties(inner, depth + 1, collected);
         }
     }
     for keyword in ["anyOf", "oneOf", "allOf"] {
         if let Some(Value::Array(subschemas)) = schema.get(keyword) {
-            subschemas.iter().for_each(|inner| collect_properties(inner, depth + 1, found));
+            subschemas.iter().for_each(|inner| collect_properties(inner, depth + 1, collected));
         }
     }
     for keyword in ["$defs", "definitions"] {
         if let Some(Value::Object(subschemas)) = schema.get(keyword) {
-            subschemas.values().for_each(|inner| collect_properties(inner, depth + 1, found));
+            subschemas.values().for_each(|inner| collect_properties(inner, depth + 1, collected));
         }
     }
 }

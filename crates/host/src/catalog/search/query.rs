@@ -20,34 +20,34 @@ pub(super) struct QueryTerm {
     /// The word as it was typed, in lower case.
     pub(super) typed: String,
     pub(super) stem: String,
-    /// The word and the next one, written as one.
-    pub(super) joined: Option<String>,
+    /// The stem of the word and the next one, written as one word.
+    pub(super) joined_stem: Option<String>,
     /// Whether the user may still be typing the word.
-    pub(super) unfinished: bool,
+    pub(super) may_be_unfinished: bool,
 }
 
 impl Query {
     pub(super) fn new(query: &str) -> Self {
         let query = &query[..query.floor_char_boundary(MAX_QUERY_BYTES)];
-        let mut typed = Vec::new();
+        let mut typed_words = Vec::new();
         for word in words::words(query) {
-            words::for_each_part(word, &mut |part| typed.push(part.to_owned()));
+            words::for_each_part(word, &mut |part| typed_words.push(part.to_owned()));
         }
-        // A query of noise words only is searched unchanged.
-        if !typed.iter().all(|word| words::is_noise(word)) {
-            typed.retain(|word| !words::is_noise(word));
+        // Noise words say nothing about a task. They are left out, unless the query has no other words.
+        if !typed_words.iter().all(|word| words::is_noise(word)) {
+            typed_words.retain(|word| !words::is_noise(word));
         }
-        typed.truncate(MAX_WORDS);
+        typed_words.truncate(MAX_WORDS);
         let may_continue = query.ends_with(char::is_alphanumeric);
         let mut terms: Vec<QueryTerm> = Vec::new();
-        for (at, word) in typed.iter().enumerate() {
+        for (position, word) in typed_words.iter().enumerate() {
             let stem = words::stem(word);
             if terms.iter().any(|term| term.stem == stem) {
                 continue;
             }
-            let joined = typed.get(at + 1).map(|next| words::stem(&format!("{word}{next}")));
-            let unfinished = may_continue && at + 1 == typed.len();
-            terms.push(QueryTerm { typed: word.clone(), stem, joined, unfinished });
+            let joined_stem = typed_words.get(position + 1).map(|next| words::stem(&format!("{word}{next}")));
+            let may_be_unfinished = may_continue && position + 1 == typed_words.len();
+            terms.push(QueryTerm { typed: word.clone(), stem, joined_stem, may_be_unfinished });
         }
         Self { terms }
     }
@@ -57,6 +57,6 @@ impl QueryTerm {
     /// Returns the stems that the word matches: its own, that of the word joined with the next one, and related ones.
     pub(super) fn matching_stems(&self) -> Vec<&str> {
         let rest = related(&self.stem).iter().map(String::as_str);
-        [self.stem.as_str()].into_iter().chain(self.joined.as_deref()).chain(rest).collect()
+        [self.stem.as_str()].into_iter().chain(self.joined_stem.as_deref()).chain(rest).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! Ranks tools for a query: each word of the query adds to the score of the tools that have the word, by the word's
-//! weight in the tool and by its rarity (the fewer tools have a word, the more it says).
+//! Ranks tools for a query. Each word of the query adds to the score of the tools that have the word: the more, the
+//! higher its weight in the tool is, and the fewer tools have it (its *rarity*).
 //!
 //! The words of tools are in one index for each server. An index has *stems*: what all forms of a word share. A
 //! *posting* is a tool that has a stem, with the stem's weight in that tool.
@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The most words that are taken instead of one word of the query: longer words with the same beginning, or similar
-/// words. One server's index adds at most as many longer words.
+/// words. Of the longer words, each server's index adds at most this many.
 const MAX_ALTERNATIVES: usize = 64;
 
 /// The weight of the typed word itself.
@@ -44,14 +44,14 @@ pub(super) struct RankedTool {
 /// server's name.
 pub(super) fn rank(query: &Query, indexes: &[(&[String], &ServerIndex)]) -> Vec<RankedTool> {
     let mut first_positions = Vec::with_capacity(indexes.len());
-    let mut tools = 0;
+    let mut tool_count = 0;
     let mut server_name_words = Vec::with_capacity(indexes.len());
-    for (at, (words, index)) in indexes.iter().enumerate() {
-        first_positions.push(tools);
-        tools += index.tool_count();
-        server_name_words.extend(words.iter().map(|word| (WordHash::of(word), word.as_str(), at)));
+    for (index_position, (words, index)) in indexes.iter().enumerate() {
+        first_positions.push(tool_count);
+        tool_count += index.tool_count();
+        server_name_words.extend(words.iter().map(|word| (WordHash::of(word), word.as_str(), index_position)));
     }
-    let zeros = || vec![0.0; tools];
+    let zeros = || vec![0.0; tool_count];
     let mut scores = Scores {
         indexes,
         first_positions,
@@ -64,10 +64,10 @@ pub(super) fn rank(query: &Query, indexes: &[(&[String], &ServerIndex)]) -> Vec<
     };
     // Look the stems of all words up at once. The matches come in the order of the stems.
     let matching_stems: Vec<Vec<&str>> = query.terms.iter().map(QueryTerm::matching_stems).collect();
-    let mut found = scores.find(matching_stems.iter().flatten().copied()).into_iter();
-    for (word, matching_stems) in query.terms.iter().zip(&matching_stems) {
-        let found: Vec<_> = found.by_ref().take(matching_stems.len()).collect();
-        scores.add(word, &found);
+    let mut all_matches = scores.find(matching_stems.iter().flatten().copied()).into_iter();
+    for (term, matching_stems) in query.terms.iter().zip(&matching_stems) {
+        let term_matches: Vec<_> = all_matches.by_ref().take(matching_stems.len()).collect();
+        scores.add(term, &term_matches);
     }
     scores.into_ranked()
 }
@@ -105,38 +105,38 @@ impl<'a> Scores<'a> {
         self.indexes[index].1.tool_count()
     }
 
-    /// Adds the scores for a word of the query. `found` has the matches of the word's
+    /// Adds the scores for a word of the query. `stem_matches` has the matches of the word's
     /// [stems](QueryTerm::matching_stems), in their order: its own stem, the joined one if there is one, and those of
     /// synonyms.
-    fn add(&mut self, term: &'a QueryTerm, found: &[WordMatches<'a>]) {
+    fn add(&mut self, term: &'a QueryTerm, stem_matches: &[WordMatches<'a>]) {
         let no_max_rarity = None;
-        let typed_rarity = self.score(&found[0], TYPED_WEIGHT, no_max_rarity);
+        let typed_rarity = self.score(&stem_matches[0], TYPED_WEIGHT, no_max_rarity);
         // The rarity of the first of these stems that any tool has.
         let mut term_rarity = typed_rarity;
-        for (at, found) in found.iter().enumerate().skip(1) {
-            let is_joined = at == 1 && term.joined.is_some();
+        for (stem_index, matches) in stem_matches.iter().enumerate().skip(1) {
+            let is_joined = stem_index == 1 && term.joined_stem.is_some();
             // A rare related word must not count more than the typed common word.
             let (weight, max_rarity) =
                 if is_joined { (JOINED_WEIGHT, no_max_rarity) } else { (RELATED_WEIGHT, typed_rarity) };
-            let rarity = self.score(found, weight, max_rarity);
+            let rarity = self.score(matches, weight, max_rarity);
             term_rarity = term_rarity.or(rarity);
         }
         // A very short word begins too many others.
-        if term.unfinished && term.typed.len() > 1 || term_rarity.is_none() && term.typed.len() > 2 {
-            let longer = self.words_with_prefix(&term.typed);
+        if term.may_be_unfinished && term.typed.len() > 1 || term_rarity.is_none() && term.typed.len() > 2 {
+            let longer_words = self.words_with_prefix(&term.typed);
             // The longer words add to the scores also if the rarity is known already.
-            let longer_rarity = self.score_all(&longer, LONGER_WEIGHT, typed_rarity);
+            let longer_rarity = self.score_all(&longer_words, LONGER_WEIGHT, typed_rarity);
             term_rarity = term_rarity.or(longer_rarity);
         }
         if term_rarity.is_none() {
-            let near = self.similar_words(term);
-            term_rarity = self.score_all(&near, MISSPELT_WEIGHT, no_max_rarity);
+            let similar_words = self.similar_words(term);
+            term_rarity = self.score_all(&similar_words, MISSPELT_WEIGHT, no_max_rarity);
         }
         let Some(rarity) = term_rarity else { return };
         self.total_rarity += rarity;
-        for at in self.touched.drain(..) {
-            self.total[at] += std::mem::take(&mut self.current[at]);
-            self.matched_rarity[at] += rarity;
+        for tool in self.touched.drain(..) {
+            self.total[tool] += std::mem::take(&mut self.current[tool]);
+            self.matched_rarity[tool] += rarity;
         }
     }
 
@@ -144,42 +144,42 @@ impl<'a> Scores<'a> {
     /// thousand indexes, and look-ups in nearby memory are fast.
     fn find<'w>(&self, words: impl Iterator<Item = &'w str>) -> Vec<WordMatches<'a>> {
         let words: Vec<_> = words.map(|word| (word, WordHash::of(word))).collect();
-        let mut found = vec![WordMatches::default(); words.len()];
-        for (at, (_, index)) in self.indexes.iter().enumerate() {
-            for ((word, hashed), found) in words.iter().zip(&mut found) {
-                let tools = index.find(word, *hashed);
+        let mut all_matches = vec![WordMatches::default(); words.len()];
+        for (index_position, (_, index)) in self.indexes.iter().enumerate() {
+            for ((word, hash), matches) in words.iter().zip(&mut all_matches) {
+                let tools = index.find(word, *hash);
                 if !tools.is_empty() {
-                    found.tools.push((at, tools));
+                    matches.tools.push((index_position, tools));
                 }
             }
         }
-        for (hashed_name, name, at) in &self.server_name_words {
-            for ((word, hashed), found) in words.iter().zip(&mut found) {
-                if hashed == hashed_name && word == name {
-                    found.servers.push(*at);
+        for (name_hash, name, index_position) in &self.server_name_words {
+            for ((word, hash), matches) in words.iter().zip(&mut all_matches) {
+                if hash == name_hash && word == name {
+                    matches.servers.push(*index_position);
                 }
             }
         }
-        found
+        all_matches
     }
 
     /// Scores the tools that have a word, or whose server's name has the word. Returns the rarity of the word; `None`
     /// if no tool has it. In the scores, a rarity above `max_rarity` counts as `max_rarity`.
-    fn score(&mut self, found: &WordMatches<'_>, weight: f32, max_rarity: Option<f32>) -> Option<f32> {
-        let tools_with_word = found.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
-        let tools_of_servers = found.servers.iter().map(|at| self.tool_count(*at)).sum::<usize>();
+    fn score(&mut self, matches: &WordMatches<'_>, weight: f32, max_rarity: Option<f32>) -> Option<f32> {
+        let tools_with_word = matches.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
+        let tools_of_servers = matches.servers.iter().map(|index| self.tool_count(*index)).sum::<usize>();
         if tools_with_word + tools_of_servers == 0 {
             return None;
         }
         // A tool may be in both groups, so their sum could count it twice.
         let rarity = rarity(tools_with_word.max(tools_of_servers), self.total.len());
         let weighted_rarity = weight * max_rarity.map_or(rarity, |max| max.min(rarity));
-        for (index, tools) in &found.tools {
+        for (index, tools) in &matches.tools {
             for posting in *tools {
                 self.raise_score(self.first_positions[*index] + posting.position(), posting.weight() * weighted_rarity);
             }
         }
-        for index in &found.servers {
+        for index in &matches.servers {
             for position in 0..self.tool_count(*index) {
                 self.raise_score(self.first_positions[*index] + position, SERVER_NAME_WEIGHT * weighted_rarity);
             }
@@ -189,26 +189,26 @@ impl<'a> Scores<'a> {
 
     /// Scores several words as [`Self::score`] does. Returns the highest rarity.
     fn score_all(&mut self, words: &[&str], weight: f32, max_rarity: Option<f32>) -> Option<f32> {
-        let found = self.find(words.iter().copied());
-        found.iter().filter_map(|found| self.score(found, weight, max_rarity)).reduce(f32::max)
+        let all_matches = self.find(words.iter().copied());
+        all_matches.iter().filter_map(|matches| self.score(matches, weight, max_rarity)).reduce(f32::max)
     }
 
     /// Raises the score of a tool for the current word: only its best match counts.
-    fn raise_score(&mut self, at: usize, score: f32) {
-        if self.current[at] == 0.0 {
-            self.touched.push(at);
+    fn raise_score(&mut self, tool: usize, score: f32) {
+        if self.current[tool] == 0.0 {
+            self.touched.push(tool);
         }
-        self.current[at] = self.current[at].max(score);
+        self.current[tool] = self.current[tool].max(score);
     }
 
-    /// Returns words that begin with `start`.
-    fn words_with_prefix(&self, start: &str) -> Vec<&'a str> {
-        let mut longer: Vec<_> =
-            self.indexes.iter().flat_map(|(_, index)| index.with_prefix(start).take(MAX_ALTERNATIVES)).collect();
-        longer.sort_unstable();
-        longer.dedup();
-        longer.truncate(MAX_ALTERNATIVES);
-        longer
+    /// Returns words that begin with `prefix`.
+    fn words_with_prefix(&self, prefix: &str) -> Vec<&'a str> {
+        let mut words: Vec<_> =
+            self.indexes.iter().flat_map(|(_, index)| index.with_prefix(prefix).take(MAX_ALTERNATIVES)).collect();
+        words.sort_unstable();
+        words.dedup();
+        words.truncate(MAX_ALTERNATIVES);
+        words
     }
 
     /// Returns the words that differ by one letter, or by two if they are long, and begin with the same letter.
@@ -219,26 +219,27 @@ impl<'a> Scores<'a> {
             _ => 2,
         };
         let stem = term.stem.as_str();
-        let first = &stem[..stem.chars().next().map_or(0, char::len_utf8)];
+        let first_letter = &stem[..stem.chars().next().map_or(0, char::len_utf8)];
         let letters = letters(stem);
         // A cheap test before the exact distance: one wrong letter changes at most two members of the set of letters.
-        let may_be_near = |word: &&str| {
+        let may_be_similar = |word: &&str| {
             word.len().abs_diff(stem.len()) <= max_distance
                 && (self::letters(word) ^ letters).count_ones() as usize <= 2 * max_distance
         };
-        let mut near: Vec<_> =
-            self.indexes.iter().flat_map(|(_, index)| index.with_prefix(first)).filter(may_be_near).collect();
-        near.sort_unstable();
-        near.dedup();
-        let mut near: Vec<_> = near
+        let mut candidates: Vec<_> =
+            self.indexes.iter().flat_map(|(_, index)| index.with_prefix(first_letter)).filter(may_be_similar).collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        let mut similar: Vec<_> = candidates
             .into_iter()
             .map(|word| (osa_distance(word, stem), word))
             .filter(|(distance, _)| *distance <= max_distance)
             .collect();
-        near.sort_unstable();
-        let nearest = near.first().map_or(0, |(distance, _)| *distance);
-        near.into_iter()
-            .filter(|(distance, _)| *distance == nearest)
+        similar.sort_unstable();
+        let min_distance = similar.first().map_or(0, |(distance, _)| *distance);
+        similar
+            .into_iter()
+            .filter(|(distance, _)| *distance == min_distance)
             .map(|(_, word)| word)
             .take(MAX_ALTERNATIVES)
             .collect()
@@ -246,11 +247,11 @@ impl<'a> Scores<'a> {
 
     fn into_ranked(self) -> Vec<RankedTool> {
         let mut ranked = Vec::new();
-        for (index, base) in self.first_positions.iter().enumerate() {
+        for (index, first_position) in self.first_positions.iter().enumerate() {
             for position in 0..self.tool_count(index) {
-                let score = self.total[base + position];
+                let score = self.total[first_position + position];
                 if score > 0.0 {
-                    let share = self.matched_rarity[base + position] / self.total_rarity;
+                    let share = self.matched_rarity[first_position + position] / self.total_rarity;
                     ranked.push(RankedTool {
                         score: score * (MIN_SCORE_SHARE + (1.0 - MIN_SCORE_SHARE) * share),
                         index,

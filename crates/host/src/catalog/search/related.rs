@@ -2,7 +2,7 @@
 //! `delete_directory`.
 //!
 //! The table has only words about computers in general, and about no particular server. A word also finds the tools of
-//! its related words, with a lower weight.
+//! its related words, with a lower weight. All forms of a word count as one: they have the same *stem*.
 
 use std::{collections::HashMap, sync::LazyLock};
 

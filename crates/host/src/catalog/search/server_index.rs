@@ -1,5 +1,5 @@
 //! Indexes one server's tools. The index is immutable and inverted: it leads from words to tools. A word in it is a
-//! *stem*, the part that all forms of a word share.
+//! *stem*, the part that all forms of a word share. A *posting* is a tool that has a word.
 
 use super::document::{MAX_WEIGHT, Reader};
 use crate::mcp::Tool;
@@ -84,12 +84,12 @@ impl ServerIndex {
             words: String::with_capacity(stems.iter().map(|(word, _)| word.len()).sum()),
             ends: Vec::with_capacity(stems.len()),
             postings: Vec::with_capacity(postings_by_stem.iter().map(Vec::len).sum()),
-            list_positions: tools.iter().map(|(at, _)| *at).collect(),
+            list_positions: tools.iter().map(|(list_position, _)| *list_position).collect(),
             bloom_filter: vec![0; (stems.len() * BLOOM_BITS_PER_WORD).div_ceil(64).next_power_of_two()],
         };
         for (word, stem) in stems {
-            let (at, bit) = index.bloom_bit(WordHash::of(&word));
-            index.bloom_filter[at] |= bit;
+            let (group, bit) = index.bloom_bit(WordHash::of(&word));
+            index.bloom_filter[group] |= bit;
             index.words.push_str(&word);
             index.postings.append(&mut postings_by_stem[stem as usize]);
             index.ends.push((to_u32(index.words.len())?, to_u32(index.postings.len())?));
@@ -102,7 +102,7 @@ impl ServerIndex {
         self.list_positions.len()
     }
 
-    /// Returns the position in the server's list of the tool at `position` in this index.
+    /// Converts the position of a tool in this index into its position in the server's list.
     pub(super) fn list_position(&self, position: usize) -> usize {
         self.list_positions[position] as usize
     }
@@ -121,9 +121,9 @@ impl ServerIndex {
     }
 
     /// Returns the tools that have this word.
-    pub(super) fn find(&self, word: &str, hashed: WordHash) -> &[Posting] {
-        let (at, bit) = self.bloom_bit(hashed);
-        if self.bloom_filter[at] & bit == 0 {
+    pub(super) fn find(&self, word: &str, hash: WordHash) -> &[Posting] {
+        let (group, bit) = self.bloom_bit(hash);
+        if self.bloom_filter[group] & bit == 0 {
             return &[];
         }
         let position = self.lower_bound(word);
@@ -143,7 +143,7 @@ impl ServerIndex {
             .take_while(move |word| word.starts_with(prefix))
     }
 
-    /// Returns the position of the first word that is not before `word`.
+    /// Returns the position of `word`, or of the first word after it if the index does not have it.
     fn lower_bound(&self, word: &str) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {

@@ -66,11 +66,11 @@ pub(super) fn for_each_part(word: &str, visit: &mut dyn FnMut(&str)) {
 fn first_part_end(word: &str) -> usize {
     let mut chars = word.char_indices().peekable();
     let Some((_, mut before)) = chars.next() else { return 0 };
-    while let Some((at, c)) = chars.next() {
+    while let Some((offset, c)) = chars.next() {
         let begins_word =
             c.is_uppercase() && (!before.is_uppercase() || chars.peek().is_some_and(|(_, after)| after.is_lowercase()));
         if begins_word || c.is_numeric() != before.is_numeric() {
-            return at;
+            return offset;
         }
         before = c;
     }

@@ -65,8 +65,8 @@ impl Discovery {
         super::serve(Arc::clone(&discovery)).extended(discovery)
     }
 
-    /// Returns the call that the arguments of a call of `tool` describe; `None` if `tool` is not `call_tool`, or if the
-    /// arguments are wrong.
+    /// If `tool` is `call_tool`, returns the call that its arguments describe. `None` for another tool, or for wrong
+    /// arguments.
     pub(crate) fn inner_call(&self, tool: &str, arguments: &JsonObject) -> Option<InnerCall> {
         let selector = arguments.get("name").and_then(Value::as_str).filter(|_| tool == CALL)?;
         let (selector, arguments) = (selector.to_owned(), inner_arguments(arguments)?);
@@ -92,8 +92,8 @@ impl Discovery {
             Some(server) => Arc::new(self.selection_of(&catalog, server)?),
             None => self.selection.clone(),
         };
-        let searched = catalog.clone();
-        let hits = spawn_blocking(move || searched.search(&query, limit, &selection)).await;
+        let searched_catalog = catalog.clone();
+        let hits = spawn_blocking(move || searched_catalog.search(&query, limit, &selection)).await;
         let hits = hits.map_err(|_| "the search failed".to_owned())?;
         if hits.is_empty() {
             let note = "nothing fits; try other words, or one of these servers";
@@ -116,6 +116,7 @@ impl Discovery {
         }
     }
 
+    /// Returns the names of the servers that have a tool in the selection.
     fn servers(&self, catalog: &Catalog) -> BTreeSet<String> {
         catalog.tools().filter(|tool| self.selection.has(tool)).map(|tool| tool.server.to_string()).collect()
     }

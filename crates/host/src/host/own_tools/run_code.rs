@@ -92,9 +92,9 @@ impl Scripts {
         (to_call_result(output), tools.calls())
     }
 
-    /// Waits until the description differs from `last`, and stores the new description there. Waits forever if the host
-    /// is gone.
-    async fn description_changed(&self, events: &mut Receiver<Event>, last: &mut String) {
+    /// Waits until the description differs from `last_description`, and stores the new description there. Waits forever
+    /// if the host is gone.
+    async fn description_changed(&self, events: &mut Receiver<Event>, last_description: &mut String) {
         loop {
             match events.recv().await {
                 Ok(Event::McpToolsUpdated { .. }) | Err(RecvError::Lagged(_)) => {}
@@ -103,8 +103,8 @@ impl Scripts {
             }
             sleep(UPDATE_DELAY).await;
             let current = self.description();
-            if current != *last {
-                *last = current;
+            if current != *last_description {
+                *last_description = current;
                 return;
             }
         }
@@ -117,7 +117,7 @@ impl Scripts {
             return description;
         };
         let catalog = catalog.load_full();
-        let (mut bytes_left, mut left_out) = (MAX_SIGNATURE_BYTES, 0_usize);
+        let (mut bytes_left, mut omitted_count) = (MAX_SIGNATURE_BYTES, 0_usize);
         for tool in catalog.tools().filter(|tool| self.selection.has(tool)) {
             let line = if bytes_left == 0 {
                 None
@@ -130,12 +130,12 @@ impl Scripts {
                     description += &line;
                 }
                 // Leave out the last signatures, instead of some long ones in between.
-                None => (bytes_left, left_out) = (0, left_out + 1),
+                None => (bytes_left, omitted_count) = (0, omitted_count + 1),
             }
         }
-        if left_out > 0 {
+        if omitted_count > 0 {
             // Writing to a string cannot fail.
-            let _ = write!(description, "\nand {left_out} more, which `search_tools` finds");
+            let _ = write!(description, "\nand {omitted_count} more, which `search_tools` finds");
         }
         description
     }
@@ -206,10 +206,10 @@ impl OwnTools for Scripts {
     fn changes(&self) -> Option<BoxStream<'_, ()>> {
         let events = self.events.upgrade()?.subscribe();
         // The listed description may be older than the subscription, so the first change counts in any case.
-        let text = String::new();
-        let changes = unfold((events, text), async |(mut events, mut text)| {
-            self.description_changed(&mut events, &mut text).await;
-            Some(((), (events, text)))
+        let no_description = String::new();
+        let changes = unfold((events, no_description), async |(mut events, mut last_description)| {
+            self.description_changed(&mut events, &mut last_description).await;
+            Some(((), (events, last_description)))
         });
         Some(changes.boxed())
     }

@@ -59,15 +59,19 @@ pub struct ScriptCallError {
 
 /// The tools of one run of a script.
 ///
-/// Clones share the run, so an interpreter can make several calls at once. The interpreter must limit how many.
+/// Clones belong to the same run, so an interpreter can make several calls at once. The interpreter must limit how
+/// many.
 #[derive(Clone)]
 pub struct ScriptTools(Arc<ScriptRun>);
 
 struct ScriptRun {
     host: Host,
+    /// The catalog of the `run_code` call, in which the script's calls look up their tools.
     catalog: Arc<Catalog>,
     context: ScriptContext,
+    /// The tools that the script can find and call.
     selection: Arc<Selection>,
+    /// The calls so far, in the order in which they began.
     calls: Mutex<Vec<ScriptCall>>,
 }
 
@@ -89,12 +93,12 @@ impl ScriptTools {
     /// [`ScriptCallError`], for a tool's own error as well.
     pub async fn call(&self, selector: &str, arguments: Map<String, Value>) -> Result<String, ScriptCallError> {
         let ScriptRun { catalog, context: ScriptContext { conceal, .. }, .. } = &*self.0;
-        let found = catalog.select_within(selector, &self.0.selection);
-        let index = match &found {
+        let selected = catalog.select_within(selector, &self.0.selection);
+        let index = match &selected {
             Ok(tool) => self.record_begin(&text::for_line(&tool.selector())),
             Err(unknown) => self.record_begin(&unknown.selector),
         };
-        let outcome = match found {
+        let outcome = match selected {
             Ok(tool) => self.call_tool(tool, arguments).await,
             Err(unknown) => Err(CallError::Unknown(unknown)),
         };
@@ -140,8 +144,8 @@ impl ScriptTools {
     /// If there is no such tool.
     pub fn details(&self, selector: &str) -> Result<String, ScriptCallError> {
         let ScriptRun { catalog, selection, .. } = &*self.0;
-        let found = catalog.select_within(selector, selection);
-        found.map(super::discovery::details).map_err(|unknown| {
+        let selected = catalog.select_within(selector, selection);
+        selected.map(super::discovery::details).map_err(|unknown| {
             let error = CallError::Unknown(unknown);
             ScriptCallError { code: error.code(), message: error.to_string() }
         })

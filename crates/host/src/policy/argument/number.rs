@@ -1,12 +1,12 @@
-//! Compares numbers by value, independently of their notation: `1`, `1.0` and `1e0` are equal. For a rule that denies
-//! or confirms (a *careful* rule), a text that some program would read as the number is equal, too.
+//! Compares numbers by value, independently of their notation: `1`, `1.0` and `1e0` are equal. A rule that denies or
+//! confirms is *careful*: for such a rule, a text that some program would read as the number is equal, too.
 
 use std::borrow::Cow;
 
 use serde_json::Number;
 
-/// The largest power of ten, in either direction, that is written out in plain digits. It exceeds what 64-bit floats
-/// need. Numbers beyond it are compared, but not written out.
+/// The largest power of ten, in either direction, that is written out in plain digits: more than 64-bit floats need.
+/// Numbers beyond it are compared, but not written out.
 const MAX_PLAIN_EXPONENT: i64 = 1_100;
 
 /// The prefixes of other bases than ten, in JavaScript, Python, Rust and Go.
@@ -52,9 +52,8 @@ fn parse_json(text: &str) -> Option<Number> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the number that some program could parse `text` as. Programs differ: they skip white space, and accept a
-/// sign `+`, leading zeros, `_` between digits, a point at either end, another base (`0x1`), and digits of every
-/// script.
+/// Parses `text` as the most lenient programs would. They skip white space, and accept a sign `+`, leading zeros, `_`
+/// between digits, a point at either end, another base (`0x1`), and digits of every script.
 pub(super) fn parse_any_spelling(text: &str) -> Option<Number> {
     // JavaScript counts U+FEFF as white space, Python the separators from U+001C on.
     let is_skipped = |c: char| c.is_whitespace() || matches!(c, '\0' | '\u{1c}'..='\u{1f}' | '\u{feff}');
@@ -66,7 +65,7 @@ pub(super) fn parse_any_spelling(text: &str) -> Option<Number> {
     if let Some(whole) = parse_other_base(unsigned) {
         return parse_json(&format!("{sign}{whole}"));
     }
-    let (mantissa, power) = unsigned.find(['e', 'E']).map_or((unsigned, ""), |at| unsigned.split_at(at));
+    let (mantissa, power) = unsigned.find(['e', 'E']).map_or((unsigned, ""), |end| unsigned.split_at(end));
     let [mantissa, power] = [mantissa, power].map(|part| part.replace('_', ""));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((&mantissa, ""));
     let has_no_digits = whole.is_empty() && fraction.is_empty();
@@ -143,14 +142,14 @@ impl Decimal {
             return None;
         }
         let all_digits = [whole, fraction].concat();
-        let significant = all_digits.trim_end_matches('0');
-        let digits = significant.trim_start_matches('0');
+        let without_trailing_zeros = all_digits.trim_end_matches('0');
+        let digits = without_trailing_zeros.trim_start_matches('0');
         if digits.is_empty() {
             return Some(Self { is_negative: false, digits: String::new(), exponent: 0 });
         }
-        let dropped = i64::try_from(all_digits.len() - significant.len()).ok()?;
-        let fraction = i64::try_from(fraction.len()).ok()?;
-        let exponent = exponent.checked_add(dropped)?.checked_sub(fraction)?;
+        let trailing_zeros = i64::try_from(all_digits.len() - without_trailing_zeros.len()).ok()?;
+        let fraction_digits = i64::try_from(fraction.len()).ok()?;
+        let exponent = exponent.checked_add(trailing_zeros)?.checked_sub(fraction_digits)?;
         Some(Self { is_negative, digits: digits.to_owned(), exponent })
     }
 

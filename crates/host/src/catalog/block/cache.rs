@@ -20,12 +20,13 @@ pub(in crate::catalog) struct BlockCache(ArcSwap<Vec<(BlockKind, Slot)>>);
 impl BlockCache {
     /// Returns the block of this kind; `build` makes it once.
     pub(in crate::catalog) fn get(&self, kind: &BlockKind, build: impl FnOnce() -> ToolBlock) -> Arc<ToolBlock> {
-        let found = find(&self.0.load(), kind);
-        let slot = found.unwrap_or_else(|| self.slot(kind));
+        let existing = find(&self.0.load(), kind);
+        let slot = existing.unwrap_or_else(|| self.add_slot(kind));
         slot.get_or_init(|| Arc::new(build())).clone()
     }
 
-    fn slot(&self, kind: &BlockKind) -> Slot {
+    /// Adds an empty slot for the block of this kind, unless another thread has just added one. Returns the slot.
+    fn add_slot(&self, kind: &BlockKind) -> Slot {
         let fresh = Slot::default();
         self.0.rcu(|entries| {
             let mut entries = Vec::clone(entries);
@@ -36,8 +37,7 @@ impl BlockCache {
             }
             entries
         });
-        // Another thread may have added a slot first: use that one. Our own counts even if other blocks have displaced
-        // it since.
+        // If another thread has added a slot first, use that one. If neither slot is in the cache any more, use ours.
         find(&self.0.load(), kind).unwrap_or(fresh)
     }
 }
