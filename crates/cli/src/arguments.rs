@@ -144,8 +144,8 @@ pub(crate) fn fit(
     let mut arguments = base;
     let places_left = Cell::new(MAX_PLACES);
     for (name, values) in grouped {
-        let expected = Expected::for_property(schema, &name, &places_left);
-        let value = expected.read_all(&name, values, lenient)?;
+        let requirement = Requirement::for_property(schema, &name, &places_left);
+        let value = requirement.read_all(&name, values, lenient)?;
         arguments.insert(name, value);
     }
     Ok(arguments)
@@ -153,7 +153,7 @@ pub(crate) fn fit(
 
 /// What a schema requires at one place, such as the value of one argument.
 #[derive(Clone, Copy)]
-struct Expected<'a> {
+struct Requirement<'a> {
     /// The whole input schema, which `$ref` points into.
     root: &'a Value,
     /// The part of the schema for this place; `None` if there is none.
@@ -178,7 +178,7 @@ fn is_name(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
 }
 
-impl<'a> Expected<'a> {
+impl<'a> Requirement<'a> {
     fn for_property(root: &'a Value, name: &str, places_left: &'a Cell<usize>) -> Self {
         let schema = root.get("properties").and_then(|properties| properties.get(name));
         Self { root, schema, places_left }
@@ -206,7 +206,7 @@ impl<'a> Expected<'a> {
 
     fn read_one(self, name: &str, value: TypedValue, lenient: bool) -> Result<Value, BadArguments> {
         match value {
-            // Kept as it is: `check`, unless it is switched off, compares all arguments with the schema.
+            // Not converted: unless the user switches it off, `check` later compares all arguments with the schema.
             TypedValue::Json(json) => Ok(json),
             TypedValue::Text(text) => match self.read(&text, 0) {
                 Some(value) => Ok(value),
@@ -332,13 +332,13 @@ impl<'a> Expected<'a> {
             return "text".to_owned();
         };
         if let Some(values) = place.choices() {
-            let shown = values.iter().take(MAX_CHOICES);
-            let shown: Vec<_> =
-                shown.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
-            return match shown.as_slice() {
+            let choices = values.iter().take(MAX_CHOICES);
+            let choices: Vec<_> =
+                choices.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+            return match choices.as_slice() {
                 [only] => only.clone(),
-                shown if shown.len() < values.len() => format!("one of {}, ...", shown.join(", ")),
-                shown => format!("one of {}", shown.join(", ")),
+                choices if choices.len() < values.len() => format!("one of {}, ...", choices.join(", ")),
+                choices => format!("one of {}", choices.join(", ")),
             };
         }
         let branches = place.branches(depth);
@@ -359,8 +359,8 @@ impl<'a> Expected<'a> {
         } else {
             branches.iter().map(|branch| branch.describe(depth + 1)).collect()
         };
-        let mut seen = HashSet::new();
-        words.retain(|word| seen.insert(word.clone()));
+        let mut unique_words = HashSet::new();
+        words.retain(|word| unique_words.insert(word.clone()));
         words.truncate(MAX_CHOICES);
         if words.is_empty() { "text".to_owned() } else { words.join(" or ") }
     }

@@ -1,4 +1,5 @@
-//! Asks the user at the terminal what servers and rules want to know.
+//! Asks the user at the terminal the questions of servers (MCP elicitation, sampling and roots) and of the rules about
+//! calls.
 //!
 //! Questions go to stderr and answers come from stdin, one question at a time. Nothing is opened, fetched or sent
 //! before the user has seen all of it and agreed.
@@ -42,13 +43,15 @@ pub(crate) use sampling::Sampler;
 /// The most times that the same question is asked again, so that a broken terminal does not cause an endless loop.
 const MAX_TRIES: usize = 20;
 
-/// Asks the user at the terminal. Without a terminal, it can answer only with the folders given with `--root`.
+/// Asks the user at the terminal. Without a terminal, it can answer only with the folders of `--root` and the answers
+/// of `--answer` and `--answers`.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     screen: Arc<Screen>,
     roots: Vec<Root>,
     lines: Lines,
-    /// One permit: its holder may use the terminal, so that only one question is open at a time. It is never closed.
+    /// Has one permit, whose holder may use the terminal, so only one question is open at a time. The semaphore is
+    /// never closed.
     permit: Semaphore,
     /// The answers that `--answer` and `--answers` give to forms.
     answers: Option<PresetAnswers>,
@@ -56,8 +59,8 @@ pub(crate) struct Terminal {
     sampler: ArcSwapOption<Sampler>,
 }
 
-/// A question on the terminal. If it is dropped before its answer is recorded, because its task was cancelled, that
-/// ends its line: the next output begins on a new line.
+/// A question on the terminal that waits for its answer. When the task that asks is cancelled, dropping this value ends
+/// the line of the question, so that the next output begins on a new line.
 struct OpenQuestion<'a>(&'a Screen);
 
 impl Drop for OpenQuestion<'_> {
@@ -189,10 +192,10 @@ impl Terminal {
         self.screen.message("Enter takes the value in brackets; Ctrl-D leaves the form.");
         let mut values = Map::new();
         for _ in 0..MAX_TRIES {
-            let Some(filled_in) = self.fill_in_fields(&fields, &values).await else {
+            let Some(new_values) = self.fill_in_fields(&fields, &values).await else {
                 break;
             };
-            values = filled_in;
+            values = new_values;
             self.screen.message(&summary(&fields, &values));
             match self.ask_decision(server).await {
                 Some(FormDecision::Send) => return Elicited::Accept(values),
@@ -247,7 +250,7 @@ impl Terminal {
                 Some(Elicited::Accept(values))
             }
             Ok(None) if self.screen.interactive() => None,
-            // `values_for` returns `None` only for a field without an answer, so there is one to name.
+            // `values_for` returns `None` only if a field has no answer, so there is a field to name.
             Ok(None) => {
                 let missing =
                     fields.iter().find(|field| answers.lacks_answer_for(field)).map_or("", |field| &field.name);

@@ -1,4 +1,4 @@
-//! The server that every Toolrack carries: read-only file tools below one folder, and a clock.
+//! Provides `builtin`, the MCP server inside this program: read-only file tools below one folder, and a clock.
 //!
 //! With it, Toolrack is useful on a fresh machine, without Node, Python or a configuration. It is an ordinary MCP
 //! server behind an in-process link, without any privilege that another server would not have. It must never change
@@ -61,7 +61,7 @@ pub(crate) fn annotations_of(name: &str) -> Option<Annotations> {
     tool.annotations.and_then(|hints| serde_json::from_value(serde_json::to_value(hints).ok()?).ok())
 }
 
-/// The server; one value serves one connection.
+/// The MCP server. Each connection gets a value of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Builtin {
     fence: Arc<Fence>,

@@ -1,4 +1,4 @@
-//! Defines the arguments of the verbs that talk with a model.
+//! Defines the arguments of the verbs that talk with a model. A wire is the API that a model provider speaks.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -52,13 +52,15 @@ pub(crate) struct ModelArgs {
 }
 
 fn parse_price(typed: &str) -> Result<(f64, f64), String> {
-    let amount = |typed: &str| {
+    let parse_amount = |typed: &str| {
         let amount = typed.trim().trim_start_matches('$').parse::<f64>().ok();
         amount.filter(|amount| amount.is_finite() && *amount >= 0.0)
     };
     // Without a comma, the empty second amount is refused below.
     let (input, output) = typed.split_once(',').unwrap_or((typed, ""));
-    amount(input).zip(amount(output)).ok_or_else(|| "write two amounts, of input and of output, such as 3,15".into())
+    parse_amount(input)
+        .zip(parse_amount(output))
+        .ok_or_else(|| "write two amounts, of input and of output, such as 3,15".into())
 }
 
 /// The limits of one turn.

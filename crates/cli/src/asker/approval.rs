@@ -27,7 +27,7 @@ fn answer_prompt(max_lifetime: AnswerLifetime) -> &'static str {
 
 /// Returns what each possible answer means, one per line.
 fn answer_help(max_lifetime: AnswerLifetime) -> String {
-    let more = match max_lifetime {
+    let more_answers = match max_lifetime {
         AnswerLifetime::Once => "",
         AnswerLifetime::Session => {
             "
@@ -44,7 +44,7 @@ fn answer_help(max_lifetime: AnswerLifetime) -> String {
     };
     format!(
         "  y  run it
-  n  do not run it (Enter does the same){more}
+  n  do not run it (Enter does the same){more_answers}
   e  change the arguments first
   ?  show why you are asked, and what the server says about the tool"
     )
@@ -55,7 +55,7 @@ fn answer_help(max_lifetime: AnswerLifetime) -> String {
 fn scope_of_answer(answer: &str, max_lifetime: AnswerLifetime) -> Option<AnswerScope> {
     match answer {
         "y" | "yes" => Some(AnswerScope::Once),
-        // With `Session` the prompt offers only `a`, which then means the same.
+        // With `AnswerLifetime::Session` the prompt offers no `t`, because `a` then means the same.
         "t" | "this" | "session" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Session),
         "a" | "always" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Tool),
         "s" | "server" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Server),

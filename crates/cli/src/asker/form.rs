@@ -179,8 +179,8 @@ impl Field {
         text::for_line(self.title.as_deref().unwrap_or(&self.name))
     }
 
-    /// Parses what the user typed; `None` when the user leaves the field out. An empty text takes the default: where
-    /// there is an earlier answer, the caller has taken that.
+    /// Parses what the user typed; `None` when the user leaves the field out. An empty text stands for the default. (If
+    /// the user has given an earlier answer, the caller uses that one instead, and does not call this function.)
     ///
     /// # Errors
     /// A message for the user, when the text is not a valid value of this field.
@@ -201,20 +201,20 @@ impl Field {
     /// A message for the user, when it is not a valid value of this field.
     pub(super) fn check(&self, value: &Value) -> Result<Value, String> {
         // Reads the value as if it were typed, so that the limits and the choices of the field apply to it.
-        let read = match (&self.kind, value) {
+        let parsed = match (&self.kind, value) {
             // One by one, because a choice may contain a comma.
             (Kind::SeveralOf { choices, min_count, max_count }, Value::Array(values)) => {
-                let picked = values.iter().map(|value| pick(choices, &as_typed(value)));
-                list_of(picked.collect::<Result<_, _>>()?, *min_count, *max_count)?
+                let chosen_values = values.iter().map(|value| pick(choices, &as_typed(value)));
+                checked_list(chosen_values.collect::<Result<_, _>>()?, *min_count, *max_count)?
             }
             (kind, value) => kind.read(&as_typed(value))?,
         };
         // The text "5" would be read as the number 5, but has another type. The numbers 5 and 5.0 are the same.
-        let is_same = match (&read, value) {
-            (Value::Number(read), Value::Number(value)) => read.as_f64() == value.as_f64(),
-            (read, value) => read == value,
+        let is_same = match (&parsed, value) {
+            (Value::Number(parsed), Value::Number(value)) => parsed.as_f64() == value.as_f64(),
+            (parsed, value) => parsed == value,
         };
-        if is_same { Ok(read) } else { Err("the value has another type than the field".to_owned()) }
+        if is_same { Ok(parsed) } else { Err("the value has another type than the field".to_owned()) }
     }
 
     /// Returns whether the name or the title of the field says that it is for a secret.
@@ -266,11 +266,11 @@ impl Kind {
             Self::SeveralOf { choices, min_count, max_count } => {
                 let words = typed.split(',').map(str::trim).filter(|word| !word.is_empty());
                 // The name of a single choice may contain commas.
-                let picked = match pick(choices, typed) {
+                let chosen_values = match pick(choices, typed) {
                     Ok(only) => vec![only],
                     Err(_) => words.map(|word| pick(choices, word)).collect::<Result<Vec<_>, _>>()?,
                 };
-                list_of(picked, *min_count, *max_count)
+                checked_list(chosen_values, *min_count, *max_count)
             }
         }
     }
@@ -318,17 +318,17 @@ fn read_number(typed: &str, is_integer: bool, min: f64, max: f64) -> Result<Valu
 ///
 /// # Errors
 /// A message for the user, when there are too few or too many.
-fn list_of(picked: Vec<String>, min_count: u64, max_count: u64) -> Result<Value, String> {
-    match picked.len() as u64 {
+fn checked_list(chosen_values: Vec<String>, min_count: u64, max_count: u64) -> Result<Value, String> {
+    match chosen_values.len() as u64 {
         count if count < min_count => Err(format!("choose at least {min_count}")),
         count if count > max_count => Err(format!("choose at most {max_count}")),
-        _ => Ok(picked.into()),
+        _ => Ok(chosen_values.into()),
     }
 }
 
 /// Returns the value of the choice that `typed` names by value, title or number.
 fn pick(choices: &[Choice], typed: &str) -> Result<String, String> {
-    // Counts only if no value and no title is this number.
+    // Used only if no choice has the number itself as its value or title.
     let by_number = typed.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     choices
         .iter()

@@ -25,8 +25,8 @@ pub(crate) struct KeyMode {
 }
 
 impl KeyMode {
-    /// Delivers each key of stdin immediately, and discards earlier input, so that it answers no later question; `None`
-    /// if stdin is not a terminal.
+    /// Switches stdin to single keys, and discards earlier input, so that it does not answer the next question. Returns
+    /// `None` if stdin is not a terminal.
     pub(super) fn enter_on_stdin() -> Option<Self> {
         let terminal = io::stdin().as_fd().try_clone_to_owned().ok()?;
         let original = tcgetattr(&terminal).ok()?;

@@ -1,4 +1,5 @@
-//! Keeps the paths that callers of the built-in file tools name below one folder, the working folder: the fence.
+//! Restricts the built-in file tools to one folder, the working folder. The fence refuses each path that leads out of
+//! it.
 
 use std::path::{Component, Path, PathBuf};
 
