@@ -80,7 +80,7 @@ struct HostSettings {
     /// The names under which models see tools.
     naming: Naming,
     /// The configured servers, for the notebook.
-    configured: Vec<ConfiguredServer>,
+    configured_servers: Vec<ConfiguredServer>,
 }
 
 impl Context {
@@ -255,9 +255,9 @@ impl Context {
         Arc::clone(&self.terminal)
     }
 
-    /// Lets `chosen` answer sampling requests of servers from now on. The user has to agree to each request.
-    pub(crate) fn sample_with(&self, chosen: &SelectedModel) {
-        self.terminal.sample_with(Sampler::from_selected(chosen, self.conceal()));
+    /// Lets `model` answer sampling requests of servers from now on. The user has to agree to each request.
+    pub(crate) fn sample_with(&self, model: &SelectedModel) {
+        self.terminal.sample_with(Sampler::from_selected(model, self.conceal()));
     }
 
     /// Like [`sample_with`](Self::sample_with), with the model that `TOOLRACK_MODEL` or `loaded` names. For commands

@@ -94,7 +94,7 @@ impl CompletionData {
         self.configuration().map_or(&[], |configuration| &configuration.servers)
     }
 
-    /// Conversations by the beginnings of their ids, the most recently used first.
+    /// Returns the conversations, named by the beginnings of their ids, the most recently used first.
     pub(super) fn sessions(&self) -> Vec<NamedItem> {
         let Ok(places) = Places::from_env(&self.environment) else {
             return Vec::new();

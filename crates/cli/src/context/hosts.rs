@@ -63,7 +63,7 @@ impl Context {
 }
 
 impl HostParts {
-    /// The parts of the hosts of sessions: `lender` lends them the servers that `principal` has.
+    /// Returns the parts for the hosts of sessions, to which `lender` lends the servers of `principal`.
     pub(crate) fn borrowing(&self, lender: Host, principal: Principal) -> Self {
         Self { loan: Some(Loan { lender, principal }), ..self.clone() }
     }
@@ -97,8 +97,8 @@ impl HostParts {
         if let Some(store) = self.store_unless_replaying() {
             let memory = Arc::new(Concealing::new(store.clone(), secrets()));
             if self.tape.is_none() && self.loan.is_none() {
-                // Use no stored lists: a recording must contain everything that the server says, even if the database
-                // has it; and other members or sessions must not get the tools that a server offers to one.
+                // Other hosts use no stored lists of tools: a recording must contain everything that a server says, and
+                // the tools that a server offers to one member or session may not be for others.
                 builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory));
             }
             builder = builder.pins(memory);
@@ -115,7 +115,7 @@ impl HostParts {
         builder.build()
     }
 
-    /// The database, unless a recording replaces all servers: a replay has nothing new to store.
+    /// Returns the database, unless a recording replaces all servers: a replay has nothing new to store.
     fn store_unless_replaying(&self) -> Option<&Store> {
         self.store.as_ref().filter(|_| !Tape::is_replay(self.tape.as_ref()))
     }

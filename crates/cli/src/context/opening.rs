@@ -41,7 +41,7 @@ pub(crate) struct CommandLine {
     pub(crate) args_text: Option<ArgsText>,
 }
 
-/// Where a configuration was typed that is a word of the command line itself.
+/// The place that errors name for a configuration that is a word of the command line itself.
 pub(crate) const TYPED_AS_WORD: &str = "--mcp-config";
 
 impl CommandLine {
@@ -65,7 +65,7 @@ pub(crate) struct Surroundings {
     pub(crate) tracer: Option<Arc<dyn Tracer>>,
 }
 
-/// The working folder of this process.
+/// Returns the working folder of this process.
 ///
 /// # Errors
 /// When there is none, or it cannot be used.
@@ -77,7 +77,7 @@ pub(crate) fn working_folder() -> Result<PathBuf, Failure> {
 }
 
 impl Context {
-    /// The context of a command.
+    /// Opens the context of a command.
     ///
     /// # Errors
     /// When the place of the configuration is unknown, a `--root` is not a folder, the database of a team cannot be
@@ -182,7 +182,7 @@ pub(super) fn sign_in_builder(
     let known_secrets = Arc::clone(secrets);
     let builder = SignIn::builder(Arc::new(Tokens(Arc::clone(secret_store))))
         .resolver(Arc::<Interpolate>::clone(secrets))
-        .sign_in_hint(move |server, scopes| how_to_sign_in(server, scopes, one_off.as_ref()))
+        .sign_in_hint(move |server, scopes| sign_in_command(server, scopes, one_off.as_ref()))
         .egress(egress.clone())
         .secrets(move |secret| known_secrets.add_secret(secret));
     let other_agent = None;
@@ -192,8 +192,8 @@ pub(super) fn sign_in_builder(
     }
 }
 
-/// The command with which the user signs in to `server`, with these scopes if there are any.
-fn how_to_sign_in(server: &ServerName, scopes: &[String], one_off: Option<&OneOffServer>) -> String {
+/// Returns the command with which the user signs in to `server`, with these scopes if there are any.
+fn sign_in_command(server: &ServerName, scopes: &[String], one_off: Option<&OneOffServer>) -> String {
     if let (Some(OneOffServer::Url(url)), ONE_OFF_NAME) = (one_off, server.as_str()) {
         // A server for one command has no name that `login` could use.
         return format!("toolrack add NAME {}", shell_words::quote(url));
@@ -202,16 +202,16 @@ fn how_to_sign_in(server: &ServerName, scopes: &[String], one_off: Option<&OneOf
     shell_words::join(words.chain(scopes.iter().flat_map(|scope| ["--scope", scope])))
 }
 
-/// A folder that servers may ask for as an MCP root.
+/// Returns `folder` as an MCP root: a folder of which servers may ask to know.
 fn mcp_root(folder: &Path) -> Result<Root, Failure> {
-    let refused =
+    let root_error =
         |why: &str| Failure::usage(format!("--root {}: {why}", folder.display())).hint("give a folder that exists");
-    let real = folder.canonicalize().map_err(|error| refused(&in_words(&error)))?;
-    if !real.is_dir() {
-        return Err(refused("it is not a folder"));
+    let real_path = folder.canonicalize().map_err(|error| root_error(&in_words(&error)))?;
+    if !real_path.is_dir() {
+        return Err(root_error("it is not a folder"));
     }
-    let uri = Url::from_directory_path(&real).map_err(|()| refused("it has no URL"))?;
-    Ok(Root { uri: uri.to_string(), name: real.file_name().map(|name| name.to_string_lossy().into_owned()) })
+    let uri = Url::from_directory_path(&real_path).map_err(|()| root_error("it has no URL"))?;
+    Ok(Root { uri: uri.to_string(), name: real_path.file_name().map(|name| name.to_string_lossy().into_owned()) })
 }
 
 #[cfg(test)]

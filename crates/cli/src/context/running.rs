@@ -176,8 +176,8 @@ impl Context {
         }
     }
 
-    /// As [`Self::connect`], for commands that say whether servers work: also starts each server that is idle, because
-    /// only what was stored of an earlier run is known of such a server.
+    /// As [`Self::connect`], for commands that say whether servers work. Also starts each idle server (one that
+    /// normally starts at its first call), because only stored data of an earlier run are known of it.
     ///
     /// # Errors
     /// As [`Self::connect`].

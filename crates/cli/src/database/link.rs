@@ -1,5 +1,5 @@
-//! Reads and writes the file `store.json` in a data folder, which redirects the folder to the database of a team: the
-//! data that would be in the folder's own database file is there.
+//! Reads and writes the link of a data folder: the file `store.json`, which says that the rows of the folder are in the
+//! database of a team, instead of the database file of the folder itself.
 //!
 //! The daemon of a team on Postgres writes the file. Other commands in that folder, such as `toolrack secret set` and
 //! `toolrack audit`, then find the same rows as the daemon, and create no database file of their own.
@@ -91,9 +91,9 @@ async fn check_no_unmoved_rows(data: &Path, team: &Path) -> Result<(), Failure> 
     }
     let is_worth_moving = match Store::open_existing(&path).await.map_err(|error| unusable(&error))? {
         Some(store) => {
-            let found = store.is_worth_moving().await;
+            let result = store.is_worth_moving().await;
             store.close().await;
-            found.map_err(|error| unusable(&error))?
+            result.map_err(|error| unusable(&error))?
         }
         // A file with another schema may have any rows.
         None => fs::metadata(&path).is_ok_and(|file| file.len() > 0),
