@@ -64,8 +64,8 @@ async fn show_manual(screen: &Screen) -> Result<Exit, Failure> {
 
 async fn write_manual(folder: PathBuf, screen: &Screen) -> Result<Exit, Failure> {
     let pages = manual::pages().map_err(|error| manual_failure(&error))?;
-    let written = tokio::task::spawn_blocking(move || write_pages(&folder, &pages)).await;
-    let files = written.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the manual was not written"))??;
+    let write_result = tokio::task::spawn_blocking(move || write_pages(&folder, &pages)).await;
+    let files = write_result.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the manual was not written"))??;
     if screen.json() {
         screen.document(&ManDocument { files }).await?;
     } else {

@@ -32,7 +32,7 @@ pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> St
     fill_in(shell, &program.to_string_lossy())
 }
 
-/// The script for `shell`, which calls `program`.
+/// Returns the script for `shell`, which calls `program`.
 fn fill_in(shell: Shell, program: &str) -> String {
     let (script, program) = match shell {
         // Works in bash 3.2 and later.

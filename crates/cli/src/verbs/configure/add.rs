@@ -50,9 +50,9 @@ struct Addition {
     edit_target: EditTarget,
     options: Options,
     /// Whether to connect to the server afterwards.
-    test: bool,
+    connects_afterwards: bool,
     /// The secrets that were taken out of the entry. They are stored before the entry is written.
-    sealed: Sealed,
+    sealed_secrets: Sealed,
 }
 
 pub(crate) async fn run(mut args: AddArgs, words: &[OsString], context: &Context) -> Result<Exit, Failure> {
@@ -67,24 +67,24 @@ pub(crate) async fn run(mut args: AddArgs, words: &[OsString], context: &Context
     }
     let target = split_command(target, context)?;
     let asked_variables = ask_for_values(&mut options, context).await?;
-    let mut sealed = Sealed::default();
+    let mut sealed_secrets = Sealed::default();
     if !options.plain && !asked_variables.is_empty() {
         let used_names = entry_secrets::stored_names(context).await?;
         for (variable, value) in options.env.iter_mut().filter(|(variable, _)| asked_variables.contains(variable)) {
-            *value = value.take().map(|value| sealed.add(name.as_str(), variable, value, &used_names));
+            *value = value.take().map(|value| sealed_secrets.add(name.as_str(), variable, value, &used_names));
         }
     }
     let mut entry = build_entry(&target, &options, context)?;
     if !options.plain {
-        entry_secrets::take_out(&mut sealed, name.as_str(), &mut entry, context).await?;
+        entry_secrets::take_out(&mut sealed_secrets, name.as_str(), &mut entry, context).await?;
     }
     let addition = Addition {
         entry,
         edit_target: edits::target_for_new_entry(options.scope.unwrap_or_default(), context),
         options: Options { replace: options.replace, dry_run: options.dry_run },
-        test: !options.no_test,
+        connects_afterwards: !options.no_test,
         name,
-        sealed,
+        sealed_secrets,
     };
     add(addition, context).await
 }
@@ -94,23 +94,23 @@ pub(crate) async fn add_json(args: AddJsonArgs, context: &Context) -> Result<Exi
     let text = input::read("the entry", args.entry, &context.screen).await?;
     let value = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("the entry of `{name}` is not JSON: {error}")))?;
-    let (mut entry, mut sealed) = (find_entry(name.as_str(), value)?, Sealed::default());
+    let (mut entry, mut sealed_secrets) = (find_entry(name.as_str(), value)?, Sealed::default());
     if !args.plain {
-        entry_secrets::take_out(&mut sealed, name.as_str(), &mut entry, context).await?;
+        entry_secrets::take_out(&mut sealed_secrets, name.as_str(), &mut entry, context).await?;
     }
     let addition = Addition {
         entry,
         edit_target: edits::target_for_new_entry(args.write.scope.unwrap_or_default(), context),
         options: Options { replace: args.replace, dry_run: args.write.dry_run },
-        test: !args.no_test,
+        connects_afterwards: !args.no_test,
         name,
-        sealed,
+        sealed_secrets,
     };
     add(addition, context).await
 }
 
 async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
-    let Addition { name, entry, edit_target, mut options, test, sealed } = addition;
+    let Addition { name, entry, edit_target, mut options, connects_afterwards, sealed_secrets } = addition;
     let hash = content_hash(&entry);
     let transport = transport_word(&entry);
     let run_edit = |options: Options| {
@@ -135,7 +135,7 @@ async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
     let edited = if options.dry_run {
         preview
     } else {
-        entry_secrets::store(&sealed, context).await?;
+        entry_secrets::store(&sealed_secrets, context).await?;
         run_edit(options).await?
     };
     // A user who types an entry thereby agrees to run it in this folder.
@@ -147,11 +147,11 @@ async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
         let done_message = format!("added the {transport} server {name} to {}", edits::path_text(&edited.path));
         edits::report(&done_message, &document, context).await?;
     }
-    entry_secrets::report_stored(&sealed, context);
+    entry_secrets::report_stored(&sealed_secrets, context);
     for problem in &edited.warnings {
         context.screen.problem(problem);
     }
-    let trial = if test && !options.dry_run { try_server(&name, &edited, context).await? } else { None };
+    let trial = if connects_afterwards && !options.dry_run { try_server(&name, &edited, context).await? } else { None };
     let (server, failure) = trial.map_or((None, None), |trial| (Some(trial.server), trial.failure));
     if context.screen.json() {
         context.screen.document(&AddDocument { edit: &document, server }).await?;
@@ -190,9 +190,9 @@ fn parse_new_name(name: &str) -> Result<ServerName, Failure> {
 /// Refuses an address.
 fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
     let Target::Command { command, arguments } = &target else { return Ok(target) };
-    let shown = text::for_line(command);
+    let escaped = text::for_line(command);
     if args::looks_like_url(command) {
-        let message = format!("`{shown}` is an address, not a program");
+        let message = format!("`{escaped}` is an address, not a program");
         return Err(
             Failure::usage(message).hint("write it directly after the name, without `--` and without `-t stdio`")
         );
@@ -206,10 +206,10 @@ fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
     match words.split_first() {
         Some((program, rest)) if arguments.is_empty() && (!program.contains('/') || exists(program)) => {
             let name = text::for_line(program);
-            context.screen.note(&format!("`{shown}` was one word: the program is `{name}`, and the rest its arguments"));
+            context.screen.note(&format!("`{escaped}` was one word: the program is `{name}`, and the rest its arguments"));
             Ok(Target::Command { command: program.clone(), arguments: rest.to_vec() })
         }
-        _ => Err(Failure::usage(format!("`{shown}` is one word with spaces in it, and no program has that name")).hint(
+        _ => Err(Failure::usage(format!("`{escaped}` is one word with spaces in it, and no program has that name")).hint(
             "write the program and each of its arguments as words of their own, and options of `add` before the name",
         )),
     }
@@ -218,15 +218,15 @@ fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
 /// Refuses a `command` that is probably meant as an address: otherwise, `add` would treat it as a program, and the
 /// options after it as arguments of the program.
 fn refuse_address(command: &str, context: &Context) -> Result<(), Failure> {
-    let shown = text::for_line(command);
+    let escaped = text::for_line(command);
     if command.contains("://") {
-        let message = format!("`{shown}` is not an address of a server: it must begin with http:// or https://");
+        let message = format!("`{escaped}` is not an address of a server: it must begin with http:// or https://");
         return Err(Failure::usage(message).hint("a command that looks like an address goes after `--`"));
     }
     if looks_like_address(command) && !context.folder.join(command).exists() {
-        let message = format!("`{shown}` looks like an address, and there is no such program");
+        let message = format!("`{escaped}` looks like an address, and there is no such program");
         return Err(Failure::usage(message).hint(format!(
-            "write https://{shown}, or http://{shown}; a command that looks like an address goes after `--`"
+            "write https://{escaped}, or http://{escaped}; a command that looks like an address goes after `--`"
         )));
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Contains what the verbs that edit a configuration file share.
+//! Shares code between the verbs that edit a configuration file: it finds the file, runs the edit and reports the
+//! change.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +65,7 @@ pub(crate) fn find_entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry
     loaded.entry(name).ok_or_else(|| reach::no_such_server(name, loaded, Exit::Usage))
 }
 
-/// The failure for an entry of a file that the user named on the command line: such a file is not edited.
+/// Returns the failure for an entry of a file that the user named on the command line: such a file is not edited.
 pub(crate) fn not_editable(entry: &Entry) -> Failure {
     let message = format!("`{}` comes from {}, which was named with --mcp-config", entry.name, entry.source);
     Failure::usage(message).hint("edit that file by hand").server(&*entry.name)
@@ -91,10 +92,10 @@ pub(crate) async fn run(
     server: &str,
     edit: impl FnOnce() -> Result<Edited, EditError> + Send + 'static,
 ) -> Result<Edited, Failure> {
-    let edited = tokio::task::spawn_blocking(edit)
+    let result = tokio::task::spawn_blocking(edit)
         .await
         .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the file was not written"))?;
-    edited.map_err(|error| {
+    result.map_err(|error| {
         let (exit, code) = match error {
             EditError::Exists { .. } => (Exit::Usage, "EXISTS"),
             EditError::Missing { .. } => (Exit::Usage, "UNKNOWN_SERVER"),

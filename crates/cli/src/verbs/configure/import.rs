@@ -142,9 +142,9 @@ fn offer_state(offer: &Offer, found: &Found, loaded: &Loaded) -> OfferState {
     }
 }
 
-/// The new servers that the user has configured in other programs, without those whose names are ambiguous. Skips
-/// servers that are used in only one other folder, unless the user has chosen a scope (`has_destination`). Notes on the
-/// screen which new servers are skipped.
+/// Returns a choice for each new server in the user's own files of other programs. Skips servers with ambiguous names.
+/// Also skips servers that are used in only one other folder, unless the user has chosen a scope (`has_destination`).
+/// The screen says which servers are skipped.
 fn all_unambiguous<'a>(listed: &[ListedOffer<'a>], has_destination: bool, context: &Context) -> Vec<Choice<'a>> {
     let mut choices = Vec::new();
     let project = project_root(&context.folder);
@@ -218,9 +218,9 @@ async fn add(choice: &Choice<'_>, args: &ImportArgs, context: &Context) -> Resul
     // A server for one folder must not start to run in all other folders.
     let default = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
     let edit_target = edits::target_for_new_entry(args.write.scope.unwrap_or(default), context);
-    let (mut entry, mut sealed) = (choice.offer.entry.clone(), Sealed::default());
+    let (mut entry, mut sealed_secrets) = (choice.offer.entry.clone(), Sealed::default());
     if !args.plain {
-        entry_secrets::take_out(&mut sealed, &choice.name, &mut entry, context).await?;
+        entry_secrets::take_out(&mut sealed_secrets, &choice.name, &mut entry, context).await?;
     }
     let hash = content_hash(&entry);
     let run_edit = |options: Options| {
@@ -234,9 +234,9 @@ async fn add(choice: &Choice<'_>, args: &ImportArgs, context: &Context) -> Resul
             _ => failure,
         })?;
     if !args.write.dry_run {
-        entry_secrets::store(&sealed, context).await?;
+        entry_secrets::store(&sealed_secrets, context).await?;
         edited = run_edit(Options { replace: false, dry_run: false }).await?;
-        entry_secrets::report_stored(&sealed, context);
+        entry_secrets::report_stored(&sealed_secrets, context);
     }
     if edit_target.scope == ConfigScope::Project && !args.write.dry_run {
         edits::approve_written(&choice.name, &hash, context).await?;

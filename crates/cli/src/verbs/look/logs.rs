@@ -55,7 +55,7 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failu
         // A server that no file configures has an empty source in the log.
         servers.push((name.clone(), source.map(|path| path.display().to_string()).unwrap_or_default()));
     }
-    // With `--lines 0`, the newest line is read as well: what follows it is what `--follow` prints.
+    // With `--lines 0`, this also reads the newest line: `--follow` prints the lines after it.
     let query = LogQuery { servers, after: None, limit: args.lines.max(1) };
     let newest = context.stored_log_lines(&query).await?;
     let lines = if args.lines == 0 { &[] } else { &*newest };
@@ -81,7 +81,7 @@ async fn follow(mut query: LogQuery, context: &Context) -> Result<Exit, Failure>
         let lines = context.stored_log_lines(&query).await?;
         query.after = lines.last().map(|line| line.id).or(query.after);
         show(&lines, context).await?;
-        // A full batch has more behind it.
+        // After a full batch, more lines may be stored already.
         if lines.len() < query.limit {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
