@@ -91,7 +91,7 @@ pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failu
         _ => failure,
     };
     let typed_arguments = arguments::parse(&args.arguments).map_err(|error| with_call_hint(error.into()))?;
-    let base = base_arguments(args.args.clone(), context).await?;
+    let base_arguments = base_arguments(args.args.clone(), context).await?;
 
     let loaded = context.load().await?;
     context.sample_with_configured_model(&loaded);
@@ -111,8 +111,8 @@ pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failu
             .tool(&tool.name)
     };
     let is_lenient = !is_checked;
-    let arguments =
-        arguments::fit(base, typed_arguments, &schema, is_lenient).map_err(|error| with_tool_hint(error.into()))?;
+    let arguments = arguments::fit(base_arguments, typed_arguments, &schema, is_lenient)
+        .map_err(|error| with_tool_hint(error.into()))?;
     if is_checked {
         for remark in arguments::unnamed_argument_messages(&arguments, &schema) {
             context.screen.warning(&remark);
@@ -299,7 +299,7 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, context: &Context) ->
         let output = output.filter(|_| !outcome.is_error);
         let plain = (!outcome.is_error).then(|| render::plain(&outcome));
         let text = deliver::TextForms { escaped: render::page(&outcome), plain };
-        deliver::deliver(&render::raw(&outcome), text, output, &context.screen).await?;
+        deliver::deliver(&render::raw_pieces(&outcome), text, output, &context.screen).await?;
         for warning in &outcome.warnings {
             context.screen.warning(warning);
         }

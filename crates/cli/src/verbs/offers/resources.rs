@@ -60,7 +60,7 @@ pub(crate) async fn list(OffersArgs { filter: args, .. }: OffersArgs, context: &
     reach::conclude(context, failures, &args.servers)
 }
 
-/// The resources of `servers`, and the failures of those that do not answer.
+/// Returns the resources of `servers`, and the failures of those that do not answer.
 pub(crate) async fn list_for_servers(host: &Host, servers: &[ServerName]) -> (Vec<ServerResources>, Vec<Failure>) {
     super::ask_each_server(host, servers, list_resources).await
 }
@@ -124,7 +124,8 @@ async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, context: &Con
         if context.screen.is_stdout_closed() {
             return Ok(Exit::Ok);
         }
-        // A daemon holds the output of a command back until the command ends, unless the outbox is opened.
+        // If a daemon runs this command, the outbox (its queue of output) holds everything back until the command ends
+        // or the outbox is opened.
         context.screen.outbox().inspect(|outbox| outbox.open());
         tokio::select! {
             // Only one resource can have changed.

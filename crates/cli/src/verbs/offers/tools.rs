@@ -56,9 +56,9 @@ pub(crate) struct ToolsArgs {
 }
 
 pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Failure> {
-    let named = &args.servers;
+    let server_names = &args.servers;
     let loaded = context.load().await?;
-    match named.as_slice() {
+    match server_names.as_slice() {
         [word] if loaded.entry(word).is_none() => return show_single_tool(word, &args, &loaded, context).await,
         words => {
             let tool = words.iter().find(|word| word.contains('/') && loaded.entry(word).is_none());
@@ -68,9 +68,9 @@ pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Fail
             }
         }
     }
-    let host = reach::connect_for_list(context, &loaded, named).await?;
+    let host = reach::connect_for_list(context, &loaded, server_names).await?;
     let servers = host.status();
-    let failures = reach::server_failures(&host, named);
+    let failures = reach::server_failures(&host, server_names);
     let catalog = host.catalog();
     let listed_tools = match &args.search {
         Some(words) => search(&host, words, args.limit, &Selection::all()).await,
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Fail
         context.screen.document(&render::document(&listed_tools, &servers, &warnings)).await?;
     } else {
         // Leave the instructions out when all servers are shown.
-        let with_instructions = if named.is_empty() { &[] } else { servers.as_slice() };
+        let with_instructions = if server_names.is_empty() { &[] } else { servers.as_slice() };
         let page = match args.search {
             Some(_) => render::ranked(&listed_tools, args.schema),
             None => render::page(&listed_tools, with_instructions, args.detail()),
@@ -105,7 +105,7 @@ pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Fail
             context.screen.note(&message);
         }
     }
-    reach::conclude(context, failures, named)
+    reach::conclude(context, failures, server_names)
 }
 
 impl ToolsArgs {
@@ -181,8 +181,8 @@ pub(crate) async fn search(host: &Host, words: &str, limit: usize, selection: &S
 }
 
 /// Returns the message for an empty list, with similar names if the user searched.
-fn empty_list_message(catalog: &Catalog, searched: Option<&str>) -> String {
-    let Some(words) = searched else {
+fn empty_list_message(catalog: &Catalog, search_words: Option<&str>) -> String {
+    let Some(words) = search_words else {
         return "there are no tools".to_owned();
     };
     let message = format!("no tool fits `{}`", text::for_line(&text::clip(words, MAX_REPEATED_BYTES)));

@@ -85,15 +85,15 @@ async fn verify(args: VerifyAuditArgs, context: &Context) -> Result<Exit, Failur
             }
             Ok(Exit::Ok)
         }
-        Err(broken) if context.screen.json() => {
-            let (broken_at, why) = (Some(broken.row()), Some(broken.to_string()));
+        Err(chain_break) if context.screen.json() => {
+            let (broken_at, why) = (Some(chain_break.row()), Some(chain_break.to_string()));
             context.screen.document(&VerifyDocument { broken_at, why, ..VerifyDocument::default() }).await?;
             Ok(Exit::Other)
         }
-        Err(broken) => {
-            let message = format!("the audit log is damaged: {broken}");
+        Err(chain_break) => {
+            let message = format!("the audit log is damaged: {chain_break}");
             let failure = Failure::new(Exit::Other, "AUDIT_BROKEN", message);
-            Err(match broken {
+            Err(match chain_break {
                 Break::Forgotten { .. } => failure.hint("give an end that is newer"),
                 _ => failure
                     .hint("`toolrack audit export` prints the rows; those before the damaged one were not changed"),

@@ -62,8 +62,8 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
     };
     let name = ServerName::new(server).map_err(|error| Failure::usage(error.to_string()))?;
     // The schema of the tool is not known, so an empty one accepts all arguments.
-    let (base, any_schema, is_lenient) = (Map::new(), Value::Object(Map::new()), false);
-    let arguments = arguments::fit(base, typed_arguments, &any_schema, is_lenient)?;
+    let (base_arguments, any_schema, is_lenient) = (Map::new(), Value::Object(Map::new()), false);
+    let arguments = arguments::fit(base_arguments, typed_arguments, &any_schema, is_lenient)?;
     let claims = known_claims(entry, tool, context).await;
     // Without known claims, the tool counts as one that claims nothing.
     let assumed_claims = claims.clone().unwrap_or_default();
@@ -88,7 +88,7 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
     Ok(Exit::Ok)
 }
 
-/// The verdict on a model's call of `tool` without arguments.
+/// Returns the verdict on a model's call of `tool` without arguments.
 pub(crate) fn verdict_for_model(tool: &CatalogTool, loaded: &Loaded) -> CallVerdict {
     let (caller, arguments) = (Caller::local(Way::Agent), Map::new());
     let (name, claims) = (&tool.tool().name, &tool.tool().annotations);

@@ -139,7 +139,7 @@ fn sources(file: &TeamFile, data_folder: PathBuf) -> Vec<Source> {
     std::iter::once(Source { tenant: None, data_folder }).chain(file.tenants.iter().map(tenant_source)).collect()
 }
 
-/// The database to move the rows to.
+/// Returns the database to move the rows to.
 fn target_database(file: &TeamFile, to: Option<String>) -> Result<StoreTable, Failure> {
     match (to.map(StoreUrl::Text), &file.store) {
         (Some(url), Some(table)) => Ok(StoreTable { url, ..table.clone() }),
@@ -166,9 +166,9 @@ async fn move_all(
     for source in sources {
         let store = source.open().await?;
         // Fails if the rows cannot be moved. Rows that were moved earlier pass: `move_rows` itself notices them.
-        let checked = server.check_movable(source.tenant.as_deref(), &store).await;
+        let result = server.check_movable(source.tenant.as_deref(), &store).await;
         store.close().await;
-        checked.map_err(|failure| with_source(failure, source))?;
+        result.map_err(|failure| with_source(failure, source))?;
     }
     let mut moved_files = Vec::new();
     for source in sources {
@@ -178,8 +178,8 @@ async fn move_all(
         let moved_rows = server.move_rows(source.tenant.as_deref(), &store).await;
         store.close().await;
         let moved_rows = moved_rows.map_err(|failure| with_source(failure, source))?;
-        if let Err(broken) = &moved_rows.audit {
-            context.screen.warning(&format!("the audit log of {name} was broken before, and still is: {broken}"));
+        if let Err(chain_break) = &moved_rows.audit {
+            context.screen.warning(&format!("the audit log of {name} was broken before, and still is: {chain_break}"));
         }
         // The link tells other commands that the rows are in the database now.
         link::write(&source.data_folder, &Link { team: team.to_owned(), tenant: source.tenant.clone() })?;

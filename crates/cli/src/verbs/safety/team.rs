@@ -55,19 +55,19 @@ pub(crate) async fn run(verb: TeamVerb, context: &Context) -> Result<Exit, Failu
     }
 }
 
-/// The operator of the machine, who typed the command.
+/// Returns the caller for the audit log: the operator of the machine, who typed the command.
 fn operator() -> Caller {
     Caller::local(Way::Cli)
 }
 
-/// The database, with the tables of a team.
+/// Opens the tables of a team in the database.
 async fn team_store(context: &Context) -> Result<TeamStore, Failure> {
     context.store()?.with_team().await.map_err(|error| database::unusable(&error))
 }
 
 async fn token(args: &TokenArgs, context: &Context) -> Result<Exit, Failure> {
     let store = &team_store(context).await?;
-    let member = described_member(args, store).await?;
+    let member = member_from_options(args, store).await?;
     store.put_member(&member, &operator()).await.map_err(|error| database::unusable(&error))?;
     let secret =
         Secret::new(Purpose::Personal).map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
@@ -100,7 +100,7 @@ async fn token(args: &TokenArgs, context: &Context) -> Result<Exit, Failure> {
 }
 
 /// Returns the member that the options describe: an existing one with the changes of the options, or a new one.
-async fn described_member(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Failure> {
+async fn member_from_options(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Failure> {
     let owner = MemberIdentity { issuer: ISSUER, subject: &args.member };
     let existing = store.member(owner).await.map_err(|error| database::unusable(&error))?;
     let tenant = args.tenant.as_deref().or(existing.as_ref().map(Principal::tenant)).ok_or_else(|| {

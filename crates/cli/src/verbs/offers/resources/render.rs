@@ -27,7 +27,7 @@ pub(crate) struct Document<'a> {
     warnings: &'a [String],
 }
 
-/// The output of `resources --json`.
+/// Returns the output of `resources --json`.
 pub(crate) fn document<'a>(offers: &'a [ServerResources], warnings: &'a [String]) -> Document<'a> {
     Document {
         resources: ServerItem::all(offers, |offer| (&offer.server, &offer.resources)),
@@ -36,7 +36,7 @@ pub(crate) fn document<'a>(offers: &'a [ServerResources], warnings: &'a [String]
     }
 }
 
-/// The resources of each server below its name, then its templates.
+/// Lists the resources of each server below the name of the server, and then its templates.
 pub(crate) fn page(offers: &[ServerResources]) -> String {
     let mut lines = Vec::new();
     for offer in offers {
@@ -93,13 +93,13 @@ pub(crate) struct ReadDocument<'a> {
     pub(crate) contents: &'a [ResourceContents],
 }
 
-/// The contents of a resource, one after the other.
+/// Renders the contents of a resource, one after the other.
 pub(crate) fn read_page(contents: &[ResourceContents]) -> String {
     let parts: Vec<_> = contents.iter().map(call::contents).collect();
     parts.join("\n")
 }
 
-/// The contents of a resource for a file or another program: every text exactly as it came.
+/// Renders the contents of a resource for a file or another program: every text exactly as it came.
 pub(crate) fn read_plain(contents: &[ResourceContents]) -> String {
     let parts = contents.iter().map(call::plain_contents).collect();
     call::join_parts(parts, contents.iter().all(|part| part.text.is_some()))

@@ -72,8 +72,8 @@ impl From<LogReport> for Log {
 
 pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exit, Failure> {
     let has_key_option = !args.key.is_empty();
-    let joined = tokio::task::spawn_blocking(move || verify_folder(&args)).await;
-    let (keys, logs) = joined.map_err(|error| Failure::new(Exit::Other, "STOPPED", error.to_string()))?;
+    let task_result = tokio::task::spawn_blocking(move || verify_folder(&args)).await;
+    let (keys, logs) = task_result.map_err(|error| Failure::new(Exit::Other, "STOPPED", error.to_string()))?;
     let keys: Vec<_> = keys?.iter().map(PublicKey::id).collect();
     let (logs, why) = match logs {
         Ok(reports) => (reports.into_iter().map(Log::from).collect(), None),
@@ -106,10 +106,10 @@ pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exi
     }
 }
 
-/// A few lines about the content of a log, and a line for each problem.
+/// Returns a few lines about the content of a log, and a line for each problem.
 fn page(log: &Log) -> String {
-    let counted = |number: u64, what| count(usize::try_from(number).unwrap_or(usize::MAX), what);
-    let (rows, heads) = (counted(log.rows, "row"), counted(log.heads, "head"));
+    let count_of = |number: u64, what| count(usize::try_from(number).unwrap_or(usize::MAX), what);
+    let (rows, heads) = (count_of(log.rows, "row"), count_of(log.heads, "head"));
     let mut lines = vec![format!("{}: {rows} in {heads}", log.log)];
     if let Some((end, at)) = log.end.as_ref().zip(log.at.as_ref()) {
         lines.push(format!("  end {end}, signed at {at}"));
@@ -147,7 +147,7 @@ fn read_key(path: &Path) -> Result<PublicKey, Failure> {
     PublicKey::read(&text).map_err(|error| key_failure(error.to_string()))
 }
 
-/// A folder of this machine.
+/// A folder of this machine with exported audit logs.
 struct Folder<'a>(&'a Path);
 
 impl Folder<'_> {

@@ -103,8 +103,8 @@ impl<'a> ShownTool<'a> {
 
 /// Parses a stored definition. A definition that is no longer JSON, because a secret was hidden in it, is shown as
 /// text.
-fn definition(stored: &str) -> Value {
-    serde_json::from_str(stored).unwrap_or_else(|_| Value::from(stored))
+fn definition(stored_text: &str) -> Value {
+    serde_json::from_str(stored_text).unwrap_or_else(|_| Value::from(stored_text))
 }
 
 fn rfc3339(seconds: i64) -> Option<String> {
@@ -116,7 +116,7 @@ fn local_day(seconds: i64) -> String {
     at.with_timezone(&Local).format("%Y-%m-%d").to_string()
 }
 
-/// Each tool with its changes and findings.
+/// Shows each tool with its changes and findings.
 pub(crate) fn page(shown: &[ShownTool<'_>], layout: Layout) -> String {
     let blocks: Vec<_> = shown.iter().map(|shown| block(shown, layout).join("\n")).collect();
     blocks.join("\n\n")

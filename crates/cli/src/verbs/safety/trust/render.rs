@@ -16,14 +16,14 @@ use crate::{
 /// `pending --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    pub(crate) pending: &'a [Pending<'a>],
+    pub(crate) pending: &'a [PendingEntry<'a>],
     /// The entries that the user refused. They wait again once they change.
-    pub(crate) refused: &'a [Pending<'a>],
+    pub(crate) refused: &'a [PendingEntry<'a>],
 }
 
 /// An entry that waits for the user's agreement.
 #[derive(Debug, Serialize)]
-pub(crate) struct Pending<'a> {
+pub(crate) struct PendingEntry<'a> {
     name: &'a str,
     scope: &'static str,
     /// The file that the entry is in.
@@ -49,7 +49,7 @@ pub(crate) struct Pending<'a> {
     approval_time: Option<DateTime<Utc>>,
 }
 
-impl<'a> Pending<'a> {
+impl<'a> PendingEntry<'a> {
     /// `earlier_approval` is the approval of an earlier version of `entry`.
     pub(crate) fn new(entry: &'a Entry, earlier_approval: Option<&Approval>) -> Self {
         let approval_time = earlier_approval.and_then(|approval| DateTime::from_timestamp(approval.approved_at, 0));
@@ -81,12 +81,12 @@ impl<'a> Pending<'a> {
 }
 
 /// Shows everything that would be started or contacted, and how each entry differs from its approved version.
-pub(crate) fn page(waiting: &[Pending<'_>], layout: Layout) -> String {
+pub(crate) fn page(waiting: &[PendingEntry<'_>], layout: Layout) -> String {
     let blocks: Vec<_> = waiting.iter().map(|pending| block(pending, layout).join("\n")).collect();
     blocks.join("\n\n")
 }
 
-fn block(pending: &Pending<'_>, layout: Layout) -> Vec<String> {
+fn block(pending: &PendingEntry<'_>, layout: Layout) -> Vec<String> {
     let sign = paint(Tone::Waiting, layout.sign(Sign::Paused));
     let name = paint(Tone::Strong, &text::for_line(pending.name));
     let disabled_suffix = if pending.enabled { "" } else { ", disabled" };
@@ -112,7 +112,7 @@ fn block(pending: &Pending<'_>, layout: Layout) -> Vec<String> {
 }
 
 /// Shows the approved entries, with their details unless the user has seen these (`was_seen`).
-pub(crate) fn trusted_page(trusted: &[Pending<'_>], was_seen: bool, layout: Layout) -> String {
+pub(crate) fn trusted_page(trusted: &[PendingEntry<'_>], was_seen: bool, layout: Layout) -> String {
     let blocks: Vec<_> = trusted
         .iter()
         .map(|pending| {
@@ -128,9 +128,9 @@ pub(crate) fn trusted_page(trusted: &[Pending<'_>], was_seen: bool, layout: Layo
     blocks.join("\n")
 }
 
-/// The refused entries.
-pub(crate) fn refused_page(servers: &[Pending<'_>], layout: Layout) -> String {
-    let line = |pending: &Pending<'_>| {
+/// Returns a line for each refused entry.
+pub(crate) fn refused_page(servers: &[PendingEntry<'_>], layout: Layout) -> String {
+    let line = |pending: &PendingEntry<'_>| {
         let sign = paint(Tone::Faint, layout.sign(Sign::Paused));
         let name = paint(Tone::Strong, &text::for_line(pending.name));
         format!("{sign} {name}  refused as long as it does not change")
@@ -138,7 +138,7 @@ pub(crate) fn refused_page(servers: &[Pending<'_>], layout: Layout) -> String {
     servers.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The line for a revoked approval.
+/// Returns the line for a revoked approval.
 pub(crate) fn revoked_line(name: &str) -> String {
     format!("{} is no longer trusted", paint(Tone::Strong, &text::for_line(name)))
 }
