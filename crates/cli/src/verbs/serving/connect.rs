@@ -59,8 +59,8 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
         }
         for attempt in 1.. {
             match write_change(change).await? {
-                (written, Ok(())) => {
-                    change = written;
+                (written_change, Ok(())) => {
+                    change = written_change;
                     break;
                 }
                 (_, Err(ConnectError::Changed { .. })) if args.yes && attempt < MAX_ATTEMPTS => {
@@ -84,8 +84,8 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
 /// Writes the change; returns it with the outcome.
 async fn write_change(change: Change) -> Result<(Change, Result<(), ConnectError>), Failure> {
     tokio::task::spawn_blocking(move || {
-        let written = change.write();
-        (change, written)
+        let result = change.write();
+        (change, result)
     })
     .await
     .map_err(|_| task_failed())

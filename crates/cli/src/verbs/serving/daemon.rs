@@ -260,17 +260,17 @@ async fn status(context: &Context) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Other);
     };
-    let reported = lending::daemon_status(context.places.data()).await;
+    let daemon_report = lending::daemon_status(context.places.data()).await;
     let since = DateTime::from_timestamp(record.since, 0).map(|since| since.to_rfc3339_opts(SecondsFormat::Secs, true));
     let status = StatusDocument {
         running: true,
-        answers: reported.is_some(),
+        answers: daemon_report.is_some(),
         pid: Some(record.pid),
         since,
         url: Some(record.url()),
         address: Some(record.address),
-        version: reported.as_ref().map(|reported| reported.version.clone()),
-        servers: reported.map(|reported: DaemonStatus| reported.servers).unwrap_or_default(),
+        version: daemon_report.as_ref().map(|daemon_report| daemon_report.version.clone()),
+        servers: daemon_report.map(|daemon_report: DaemonStatus| daemon_report.servers).unwrap_or_default(),
         unused: lending::differences(context.places.data(), context.screen.terminal_properties())
             .await
             .unwrap_or_default(),
@@ -310,17 +310,17 @@ fn state_in_words(state: &str) -> String {
 }
 
 async fn stop(kill_after: Option<Duration>, context: &Context) -> Result<Exit, Failure> {
-    let stopped = stop_running(kill_after, context).await?;
+    let outcome = stop_running(kill_after, context).await?;
     if context.screen.json() {
-        context.screen.document(&stopped).await?;
+        context.screen.document(&outcome).await?;
     } else {
-        context.screen.note(&stop_message(&stopped));
+        context.screen.note(&stop_message(&outcome));
     }
     Ok(Exit::Ok)
 }
 
-fn stop_message(stopped: &StopOutcome) -> String {
-    match stopped.pid {
+fn stop_message(outcome: &StopOutcome) -> String {
+    match outcome.pid {
         Some(pid) => format!("the daemon (process {pid}) has ended"),
         None => "no daemon is up".to_owned(),
     }

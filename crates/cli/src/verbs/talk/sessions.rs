@@ -25,7 +25,7 @@ use args::{
 use render::{ListDocument, SessionDocument, ShownSession, replay};
 
 /// How many of the newest sessions are searched for one with a similar id or title.
-const MAX_SEARCHED: usize = 500;
+const MAX_SEARCHED_SESSIONS: usize = 500;
 
 /// `sessions rename --json`.
 #[derive(Debug, Serialize)]
@@ -69,7 +69,7 @@ pub(crate) async fn find_session(typed: &str, context: &Context) -> Result<Sessi
         Err(error @ StoreError::UnknownSession { .. }) => {
             Err(with_suggestion(typed, session_failure(&error), context).await)
         }
-        found => found.map_err(|error| session_failure(&error)),
+        result => result.map_err(|error| session_failure(&error)),
     }
 }
 
@@ -100,35 +100,35 @@ pub(crate) fn session_failure(error: &StoreError) -> Failure {
 
 /// Adds a suggestion to `failure`: a session whose id or title is similar to `typed`.
 async fn with_suggestion(typed: &str, failure: Failure, context: &Context) -> Failure {
-    let query = SessionQuery { limit: MAX_SEARCHED, ..SessionQuery::default() };
+    let query = SessionQuery { limit: MAX_SEARCHED_SESSIONS, ..SessionQuery::default() };
     let store = match context.store() {
         Ok(store) => store,
         Err(failure) => return failure,
     };
     // Without the list there is nothing to suggest, and `failure` says more than that the list cannot be read.
-    let Ok(newest) = store.sessions(&query).await else { return failure };
-    if newest.is_empty() {
+    let Ok(newest_sessions) = store.sessions(&query).await else { return failure };
+    if newest_sessions.is_empty() {
         let failure = Failure { message: "there are no sessions yet".to_owned(), ..failure };
         return failure.hint("`toolrack ask` and `toolrack chat` begin one");
     }
-    let by_exact_title = newest.iter().find(|session| session.title.to_lowercase() == typed.to_lowercase());
-    let suggested = by_exact_title.or_else(|| {
+    let by_exact_title = newest_sessions.iter().find(|session| session.title.to_lowercase() == typed.to_lowercase());
+    let suggested_session = by_exact_title.or_else(|| {
         // Compare with as many characters of each id as the user typed, but at least 8, which lists always show.
-        let id_starts = newest.iter().map(|session| session.id.to_string());
+        let id_starts = newest_sessions.iter().map(|session| session.id.to_string());
         let id_starts: Vec<_> = id_starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
         let similar = closest(typed, id_starts.iter().map(String::as_str));
         let by_id = similar.and_then(|similar| id_starts.iter().position(|start| start == similar));
         let by_similar_title = || {
-            let similar = closest(typed, newest.iter().map(|session| session.title.as_str()))?;
-            newest.iter().position(|session| session.title == similar)
+            let similar = closest(typed, newest_sessions.iter().map(|session| session.title.as_str()))?;
+            newest_sessions.iter().position(|session| session.title == similar)
         };
-        by_id.or_else(by_similar_title).and_then(|index| newest.get(index))
+        by_id.or_else(by_similar_title).and_then(|index| newest_sessions.get(index))
     });
-    match suggested {
-        Some(suggested) => {
+    match suggested_session {
+        Some(suggested_session) => {
             let conceal = concealer(context).await;
-            let title = conceal(suggested.title.trim());
-            failure.hint(format!("did you mean `{}` ({title})?", suggested.prefix))
+            let title = conceal(suggested_session.title.trim());
+            failure.hint(format!("did you mean `{}` ({title})?", suggested_session.prefix))
         }
         None => failure.hint("`toolrack sessions list` shows them"),
     }
@@ -198,11 +198,11 @@ async fn transcript(
 async fn show(args: ShowSessionArgs, context: &Context) -> Result<Exit, Failure> {
     let session = find_session(&args.session, context).await?;
     let limit = args.limit.map_or(u64::MAX, |limit| limit as u64);
-    let (shown, messages) = transcript(&session, session.messages.saturating_sub(limit), context).await?;
+    let (shown_session, messages) = transcript(&session, session.messages.saturating_sub(limit), context).await?;
     if context.screen.json() {
-        context.screen.document(&SessionDocument { session: &shown, messages: &messages }).await?;
+        context.screen.document(&SessionDocument { session: &shown_session, messages: &messages }).await?;
     } else {
-        context.screen.page(replay::page(&shown, &messages, args.full, context.screen.layout())).await?;
+        context.screen.page(replay::page(&shown_session, &messages, args.full, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
@@ -217,30 +217,31 @@ async fn rename(args: RenameSessionArgs, context: &Context) -> Result<Exit, Fail
     store.rename_session(session.id, title).await.map_err(|error| session_failure(&error))?;
     let session = store.session(session.id).await.map_err(|error| session_failure(&error))?;
     let conceal = concealer(context).await;
-    let shown = ShownSession::new(session, &conceal);
+    let shown_session = ShownSession::new(session, &conceal);
     if context.screen.json() {
-        context.screen.document(&RenameDocument { session: shown }).await?;
+        context.screen.document(&RenameDocument { session: shown_session }).await?;
     } else {
-        context.screen.page(format!("renamed {} to {}", shown.session.prefix, shown.name())).await?;
+        context.screen.page(format!("renamed {} to {}", shown_session.session.prefix, shown_session.name())).await?;
     }
     Ok(Exit::Ok)
 }
 
 async fn delete(args: DeleteSessionsArgs, context: &Context) -> Result<Exit, Failure> {
-    let mut chosen: Vec<Session> = Vec::new();
+    let mut sessions_to_delete: Vec<Session> = Vec::new();
     for typed in &args.sessions {
         let session = find_session(typed, context).await?;
-        if !chosen.contains(&session) {
-            chosen.push(session);
+        if !sessions_to_delete.contains(&session) {
+            sessions_to_delete.push(session);
         }
     }
-    let ids: Vec<_> = chosen.iter().map(|session| session.id).collect();
+    let ids: Vec<_> = sessions_to_delete.iter().map(|session| session.id).collect();
     let conceal = concealer(context).await;
-    let shown: Vec<_> = chosen.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
+    let shown_sessions: Vec<_> =
+        sessions_to_delete.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
     if !args.yes {
         context.require_user("deleted conversations cannot be restored")?;
-        context.screen.message(&render::rows(&shown).join("\n"));
-        if !context.confirm(&format!("Delete {} for good?", count(shown.len(), "session"))).await {
+        context.screen.message(&render::rows(&shown_sessions).join("\n"));
+        if !context.confirm(&format!("Delete {} for good?", count(shown_sessions.len(), "session"))).await {
             return Err(Failure::new(Exit::Denied, "DENIED", "nothing was deleted"));
         }
     }
@@ -252,24 +253,26 @@ async fn delete(args: DeleteSessionsArgs, context: &Context) -> Result<Exit, Fai
         }
     }
     if context.screen.json() {
-        context.screen.document(&DeleteDocument { deleted: shown }).await?;
+        context.screen.document(&DeleteDocument { deleted: shown_sessions }).await?;
     } else {
-        let lines: Vec<_> =
-            shown.iter().map(|shown| format!("deleted {} {}", shown.session.prefix, shown.name())).collect();
+        let lines: Vec<_> = shown_sessions
+            .iter()
+            .map(|shown_session| format!("deleted {} {}", shown_session.session.prefix, shown_session.name()))
+            .collect();
         context.screen.page(lines.join("\n")).await?;
     }
     Ok(Exit::Ok)
 }
 
 async fn import(args: ImportSessionsArgs, context: &Context) -> Result<Exit, Failure> {
-    let imported = context.store()?.import_sessions(&args.file).await.map_err(|error| session_failure(&error))?;
+    let report = context.store()?.import_sessions(&args.file).await.map_err(|error| session_failure(&error))?;
     if context.screen.json() {
         let file = args.file.display().to_string();
-        let (sessions, messages, known) = (imported.sessions, imported.messages, imported.already_present);
+        let (sessions, messages, known) = (report.sessions, report.messages, report.already_present);
         context.screen.document(&ImportDocument { file, sessions, messages, known }).await?;
     } else {
-        context.screen.page(render::import_outcome(imported)).await?;
-        if imported.sessions > 0 {
+        context.screen.page(render::import_outcome(report)).await?;
+        if report.sessions > 0 {
             context.screen.note("`toolrack sessions list` shows them");
         }
     }

@@ -294,10 +294,10 @@ fn variables_to_copy(environment: &Environment) -> Vec<(String, String)> {
         // Cannot fail: a folder from a PATH does not contain the character that separates folders.
         std::env::join_paths(folders).unwrap_or_default()
     });
-    let copied = COPIED_VARIABLES.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
+    let copied_variables = COPIED_VARIABLES.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
     let path = path.map(|path| ("PATH", path));
     path.into_iter()
-        .chain(copied)
+        .chain(copied_variables)
         .map(|(name, value)| (name.to_owned(), value.to_string_lossy().into_owned()))
         .collect()
 }

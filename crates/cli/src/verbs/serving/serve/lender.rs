@@ -219,18 +219,18 @@ async fn read_until_stop(reader: &mut BufReader<OwnedReadHalf>, lines: &Borrower
 /// Runs the verb as [`crate::run`] does, and sends its exit code after its output. Returns whether the command is still
 /// connected.
 async fn run_to_end(
-    running: impl Future<Output = Result<Exit, Failure>>,
+    verb_run: impl Future<Output = Result<Exit, Failure>>,
     context: &Context,
-    stopped: impl Future<Output = Option<Exit>>,
+    stop_signal: impl Future<Output = Option<Exit>>,
 ) -> bool {
     let outbox = context.screen.outbox();
     let result = tokio::select! {
         biased;
-        stopped = stopped => match stopped {
+        stop_exit = stop_signal => match stop_exit {
             Some(exit) => Ok(exit),
             None => return false,
         },
-        result = running => result,
+        result = verb_run => result,
     };
     context.close_server_output().await;
     if let Some(why) = reason_to_run_elsewhere(&result, context)
@@ -252,7 +252,7 @@ async fn run_to_end(
 /// Returns why the command must run in its own process: it has other servers there, or the daemon's rules forbid what
 /// the user typed. These rules are made for callers without a terminal. In both cases, nothing has begun.
 fn reason_to_run_elsewhere(result: &Result<Exit, Failure>, context: &Context) -> Option<String> {
-    let denied = || matches!(result, Err(failure) if failure.code == "DENIED");
+    let is_denied = || matches!(result, Err(failure) if failure.code == "DENIED");
     let why = context.decline_reason().map(str::to_owned);
-    why.or_else(|| denied().then(|| "its rules, which are meant for other callers, forbid this command".to_owned()))
+    why.or_else(|| is_denied().then(|| "its rules, which are meant for other callers, forbid this command".to_owned()))
 }

@@ -214,14 +214,14 @@ fn member_forgetter(tenants: BTreeMap<String, Tenant>, tenant_database: TenantDa
 async fn forget_member(tenant: &Tenant, tenant_database: &TenantDatabase, member: &str) -> Result<(), String> {
     let server = tenant_database.server.as_ref();
     if let Some(store) = open_tenant_store(tenant, server).await.map_err(|failure| failure.message)? {
-        let forgotten = forget_rows(&store, member).await;
+        let result = forget_rows(&store, member).await;
         store.close().await;
-        forgotten.map_err(|error| with_causes(&error))?;
+        result.map_err(|error| with_causes(&error))?;
     }
     // The member's parts are made in the same folder: `context::members`.
     let folder = Places::under(&tenant.home).data().join("people").join(member);
-    let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(folder)).await;
-    match removed.map_err(|error| error.to_string())? {
+    let remove_result = tokio::task::spawn_blocking(move || fs::remove_dir_all(folder)).await;
+    match remove_result.map_err(|error| error.to_string())? {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(in_words(&error)),
         _ => Ok(()),
     }
@@ -287,8 +287,8 @@ async fn make_tenant_world(
     tenant_database: &TenantDatabase,
 ) -> Result<WorldParts, Failure> {
     let home = &tenant.home;
-    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
-    created.map_err(|error| {
+    let result = fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
+    result.map_err(|error| {
         let message = format!("the folder {} cannot be made: {}", home.display(), in_words(&error));
         Failure::new(Exit::Other, "NO_HOME", message)
     })?;
@@ -476,9 +476,9 @@ fn tenant_environment(tenant: &Tenant, daemon_environment: &Environment, key: Op
         |name: &str| matches!(name, "PATH" | "LANG" | "LANGUAGE" | "TZ" | "TMPDIR") || name.starts_with("LC_");
     let is_passed_on =
         |name: &str| is_about_no_user(name) || tenant.environment.iter().any(|named_variable| named_variable == name);
-    let passed = daemon_environment.iter().filter(|(name, _)| name.to_str().is_some_and(is_passed_on));
-    let passed = passed.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let passed_variables = daemon_environment.iter().filter(|(name, _)| name.to_str().is_some_and(is_passed_on));
+    let passed_variables = passed_variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let home = ["HOME", "TOOLRACK_HOME"].map(|name| (OsString::from(name), tenant.home.clone().into_os_string()));
     let key = key.map(|key| (OsString::from(secrets::VARIABLE), key.to_owned()));
-    Environment::new(passed.chain(home).chain(key))
+    Environment::new(passed_variables.chain(home).chain(key))
 }

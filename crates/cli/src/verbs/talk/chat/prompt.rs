@@ -62,18 +62,18 @@ impl Chat<'_> {
         let prompt = find_prompt(&server, &name, &prompts)?;
         refuse_unknown_arguments(prompt, &arguments)?;
         self.ask_for_missing(&server, prompt, &mut arguments).await?;
-        let filled = host
+        let filled_prompt = host
             .get_prompt(&server, &prompt.name, &arguments)
             .await
             .map_err(|error| Failure::from_call_error(&error))?;
         let mut messages = Vec::new();
-        for message in &filled.messages {
+        for message in &filled_prompt.messages {
             messages.push(to_model_message(host, &server, &prompt.name, message, self.tools.conceal()).await?);
         }
         if messages.is_empty() {
             return Err(Failure::new(Exit::Tool, "EMPTY_PROMPT", "the prompt has no messages").server(&*server));
         }
-        self.show(render::filled_page(&filled)).await?;
+        self.show(render::filled_page(&filled_prompt)).await?;
         Ok(to_user_turn(messages))
     }
 
@@ -85,9 +85,9 @@ impl Chat<'_> {
         arguments: &mut BTreeMap<String, String>,
     ) -> Result<(), Failure> {
         let is_missing = |argument: &&PromptArgument| argument.required && !arguments.contains_key(&argument.name);
-        let missing: Vec<_> = prompt.arguments.iter().filter(is_missing).collect();
+        let missing_arguments: Vec<_> = prompt.arguments.iter().filter(is_missing).collect();
         let terminal = self.context.terminal();
-        for argument in &missing {
+        for argument in &missing_arguments {
             let name = text::for_line(&argument.name);
             let about = argument.description.as_deref().map(|about| text::clip(about, MAX_DESCRIPTION_BYTES));
             let about = about.map_or_else(String::new, |about| format!(" ({})", text::for_line(&about)));
@@ -96,7 +96,7 @@ impl Chat<'_> {
                 false => None,
             };
             let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
-                let names: Vec<_> = missing.iter().map(|argument| format!("{}=…", argument.name)).collect();
+                let names: Vec<_> = missing_arguments.iter().map(|argument| format!("{}=…", argument.name)).collect();
                 let hint = format!("/{server}:{} {}", prompt.name, names.join(" "));
                 return Err(Failure::usage(format!("the prompt needs `{name}`")).hint(text::for_line(&hint)));
             };
@@ -109,12 +109,12 @@ impl Chat<'_> {
 /// Finds the prompt called `name`.
 fn find_prompt<'a>(server: &str, name: &str, prompts: &'a [Prompt]) -> Result<&'a Prompt, Failure> {
     prompts.iter().find(|prompt| prompt.name == name).ok_or_else(|| {
-        let shown = text::for_line(name);
+        let escaped_name = text::for_line(name);
         let hint = match closest(name, prompts.iter().map(|prompt| &*prompt.name)) {
             Some(suggestion) => format!("did you mean /{server}:{}?", text::for_line(suggestion)),
             None => "/prompts shows all prompts".to_owned(),
         };
-        Failure::new(Exit::Usage, "UNKNOWN_PROMPT", format!("`{server}` has no prompt `{shown}`"))
+        Failure::new(Exit::Usage, "UNKNOWN_PROMPT", format!("`{server}` has no prompt `{escaped_name}`"))
             .hint(hint)
             .server(server)
     })

@@ -88,11 +88,11 @@ pub(crate) fn rows(sessions: &[ShownSession]) -> Vec<String> {
         .iter()
         .map(|shown_session| {
             let session = &shown_session.session;
-            let open = if session.has_open_turn { ", not finished" } else { "" };
+            let open_suffix = if session.has_open_turn { ", not finished" } else { "" };
             vec![
                 Cell::new(Tone::Strong, &session.prefix),
                 Cell::new(Tone::Faint, to_local_time(session.updated_at).format("%Y-%m-%d %H:%M").to_string()),
-                Cell::new(Tone::Faint, message_words(session.messages) + open),
+                Cell::new(Tone::Faint, message_words(session.messages) + open_suffix),
                 Cell::new(Tone::Plain, shown_session.name()),
             ]
         })
