@@ -15,7 +15,7 @@ use toolrack_store::ArtifactFolder;
 const DEFAULT_BYTES: u32 = 20_000;
 const MAX_BYTES: u32 = 100_000;
 
-/// The server; one value serves one connection.
+/// The MCP server. Each connection gets a value of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct ArtifactServer {
     folder: ArtifactFolder,

@@ -12,7 +12,7 @@ use crate::{asker::Terminal, render::link, screen::Screen};
 
 /// How long a user may take to sign in.
 const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(300);
-/// The most lines in which the user may try to type the address.
+/// The most lines that are read as attempts to paste the address.
 const MAX_TRIES: usize = 20;
 
 /// Shows the sign-in page and waits until it redirects the browser to this machine, or the user pastes at the terminal

@@ -24,7 +24,7 @@ impl<T> Concealing<T> {
         Self { inner, secrets }
     }
 
-    /// `bytes` without secrets, if they are text; other bytes are kept as they came.
+    /// Returns `bytes` without secrets if they are text, and other bytes unchanged.
     fn concealed<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
         match str::from_utf8(bytes).map(|text| self.secrets.conceal(text)) {
             Ok(Cow::Owned(hidden)) => Cow::Owned(hidden.into_bytes()),
@@ -90,8 +90,10 @@ impl<T: Pins> Pins for Concealing<T> {
     }
 
     fn record_comparison<'a>(&'a self, server: &'a PinnedServer, mut comparison: PinComparison) -> BoxFuture<'a, ()> {
-        let new = comparison.new.iter_mut().map(|(_, definition)| definition);
-        for definition in new.chain(comparison.mismatches.iter_mut().map(|mismatch| &mut mismatch.definition)) {
+        let new_definitions = comparison.new.iter_mut().map(|(_, definition)| definition);
+        for definition in
+            new_definitions.chain(comparison.mismatches.iter_mut().map(|mismatch| &mut mismatch.definition))
+        {
             if let Cow::Owned(hidden) = self.secrets.conceal(&definition.text) {
                 definition.text = hidden;
             }

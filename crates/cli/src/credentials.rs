@@ -62,7 +62,7 @@ impl MemberCredentials {
     }
 }
 
-/// `${secret:NAME}` is the tenant's, and `${user:NAME}` the member's.
+/// `${secret:NAME}` stands for a value of the tenant, and `${user:NAME}` for a value of the member.
 impl Secrets for MemberCredentials {
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         self.secret_store.secret(name)
@@ -214,7 +214,8 @@ enum Change {
     Removed,
 }
 
-/// A row as the daemon shows it; `None` if its time cannot be a date.
+/// Converts a row (a name, and a time in Unix seconds) to the form that the daemon shows; `None` if its time cannot be
+/// a date.
 fn value_from_row((name, since): (String, i64)) -> Option<GivenValue> {
     Some(GivenValue { name, at: DateTime::<Utc>::from_timestamp(since, 0)? })
 }

@@ -49,7 +49,7 @@ use crate::local_socket::{self, LocalSocket};
 
 /// The most bytes of one message: the arguments of a call, and the words and variables of a process. What is longer,
 /// such as output, goes in several messages.
-pub(crate) const MAX_MESSAGE: usize = 32 * 1024 * 1024;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
 
 /// How long a daemon may take to report its status.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -227,7 +227,7 @@ pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(error),
     };
-    if length > MAX_MESSAGE {
+    if length > MAX_MESSAGE_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
     }
     let mut body = Vec::new();

@@ -22,6 +22,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct LogKeeper {
     sources: Sources,
     writer_task: TaskTracker,
+    /// Tells the writer to write the lines so far, and to end.
     end: watch::Sender<bool>,
 }
 
@@ -33,13 +34,13 @@ pub(crate) struct Sources(Arc<ArcSwap<BTreeMap<ServerName, String>>>);
 impl Sources {
     /// Adds the servers of `desired` with their files: lines are stored by server name and file.
     pub(crate) fn add(&self, desired: &Desired) {
-        let added = desired.iter().map(|(name, spec)| {
+        let new_sources = desired.iter().map(|(name, spec)| {
             let path = spec.source.path.as_ref();
             (name.clone(), path.map(|path| path.display().to_string()).unwrap_or_default())
         });
         self.0.rcu(|sources| {
             let mut sources = BTreeMap::clone(sources);
-            sources.extend(added.clone());
+            sources.extend(new_sources.clone());
             sources
         });
     }
@@ -55,6 +56,7 @@ struct Writer {
     secrets: Arc<Interpolate>,
     sources: Sources,
     events: broadcast::Receiver<Event>,
+    /// Changes when the writer has to end.
     end: watch::Receiver<bool>,
 }
 
@@ -121,7 +123,7 @@ impl Writer {
         }
     }
 
-    /// The line of the log for `event`; `None` for an event that the log leaves out.
+    /// Returns the line of the log for `event`; `None` for an event that the log leaves out.
     fn line(&self, event: Event) -> Option<LogLine> {
         let (server, kind, text) = match event {
             Event::McpServerStderr { server, line } => (server, "stderr".to_owned(), line),

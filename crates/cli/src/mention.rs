@@ -1,5 +1,5 @@
-//! Finds the resources that the user names in a message, as `@server:uri`. They are read before anything is sent, and
-//! are included as data.
+//! Finds the resources that the user names in a message, as `@server:uri`. The program reads them before it sends the
+//! message, and appends their contents as data.
 
 mod find;
 
@@ -63,13 +63,15 @@ impl MentionSources<'_> {
     }
 
     fn has_server(&self, server: &str) -> bool {
-        self.servers.iter().any(|known| known.as_str() == server)
+        self.servers.iter().any(|known_server| known_server.as_str() == server)
     }
 
     fn no_such_server(&self, mention: &Mention) -> Failure {
         let server = text::for_line(&mention.server);
         let hint = match closest(&server, self.servers.iter().map(ServerName::as_str)) {
-            Some(meant) => format!("did you mean @{meant}:…? Write ` before the @ if no resource is meant"),
+            Some(similar_server) => {
+                format!("did you mean @{similar_server}:…? Write ` before the @ if no resource is meant")
+            }
             None => "write ` before the @ if no resource is meant".to_owned(),
         };
         let message = format!("there is no server `{server}` to read {} from", text::for_line(&mention.uri));
@@ -78,11 +80,11 @@ impl MentionSources<'_> {
 
     async fn read(&self, mention: &Mention) -> Result<Resource, Failure> {
         let Mention { server, uri } = mention;
-        let failed = |error| Failure::from_call_error(&error);
-        let contents = self.host.read_resource(server, uri).await.map_err(failed)?;
+        let call_failure = |error| Failure::from_call_error(&error);
+        let contents = self.host.read_resource(server, uri).await.map_err(call_failure)?;
         let contents: Vec<_> = contents.into_iter().map(|resource| Content::Resource { resource }).collect();
         // `shape` returns text and pictures for a model, and bounds the length of the text.
-        let shaped = self.host.shape(server, uri, contents).await.map_err(failed)?;
+        let shaped = self.host.shape(server, uri, contents).await.map_err(call_failure)?;
         let concealed = (self.conceal)(&shaped.text);
         let mut summary = format!("read @{server}:{} ({} bytes", text::for_line(uri), concealed.len());
         if !shaped.media.is_empty() {

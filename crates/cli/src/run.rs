@@ -150,7 +150,7 @@ async fn run_verb(
     tokio::select! {
         biased;
         exit = stop.requested() => return Ok(exit),
-        read = asker::read_answers_file(&mut cli.global) => read?,
+        result = asker::read_answers_file(&mut cli.global) => result?,
     }
     let database_choice = cli.verb.team_file().map_or(DatabaseChoice::InDataFolder, DatabaseChoice::OfTeamFile);
     let command_line = CommandLine { global: cli.global, inline_configs, args_text };
@@ -178,7 +178,7 @@ async fn run_verb(
         stop = StopSignals::new()?;
     }
     tokio::select! {
-        written = close(&context) => match written {
+        result = close(&context) => match result {
             Err(failure) if exit == Exit::Ok => Err(failure),
             Err(failure) => {
                 screen.failure(&failure);

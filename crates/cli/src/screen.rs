@@ -152,7 +152,7 @@ impl Screen {
         let _ = self.secrets.set(secrets);
     }
 
-    /// Returns `text` with the secrets hidden that are complete in it.
+    /// Returns `text`, and hides the secrets that it contains completely.
     pub(crate) fn concealed<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.conceal(text))
     }
@@ -284,14 +284,15 @@ impl Screen {
         }
     }
 
-    /// Prints a detail for users who ask for more (`-v`). The message must be safe to print.
+    /// Prints a detail for users who ask for more (`-v`). The message must be safe to print: all text of servers in it
+    /// is escaped.
     pub(crate) fn detail(&self, message: &str) {
         if self.verbose {
             self.message(message);
         }
     }
 
-    /// Prints a line in addition to the data, which must be safe to print; not with `--quiet`.
+    /// Prints a line in addition to the data; not with `--quiet`. The line must be safe to print.
     pub(crate) fn safe_note(&self, line: &str) {
         if !self.quiet {
             self.message(line);
@@ -429,7 +430,7 @@ impl Screen {
         self.raw(self.concealed(&text).into_owned()).await
     }
 
-    /// Prints what another screen has rendered for this one, as it is.
+    /// Prints text that another screen has rendered for this one, without changes.
     ///
     /// # Errors
     /// As [`Self::verbatim`].
@@ -439,8 +440,8 @@ impl Screen {
 
     /// Returns the failure of writing to stdout. A closed pipe is not a failure: the program that reads may have
     /// enough.
-    fn check_written(&self, written: io::Result<()>) -> Result<(), Failure> {
-        match written {
+    fn check_written(&self, result: io::Result<()>) -> Result<(), Failure> {
+        match result {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.is_stdout_closed.store(true, Ordering::Relaxed);

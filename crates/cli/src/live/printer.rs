@@ -21,7 +21,7 @@ pub(super) struct TurnPrinter {
     screen: Arc<Screen>,
     /// Whether the cursor is at the start of a line.
     at_line_start: bool,
-    space: AnswerSpace,
+    white_space: WhiteSpaceFilter,
     /// The progress line, while it is shown.
     status: Option<StatusLine>,
     /// Lines that wait until the cursor is at the start of a line.
@@ -30,8 +30,8 @@ pub(super) struct TurnPrinter {
 
 impl TurnPrinter {
     pub(super) fn new(screen: Arc<Screen>) -> Self {
-        let space = AnswerSpace::default();
-        Self { screen, at_line_start: true, space, status: None, news: VecDeque::new() }
+        let white_space = WhiteSpaceFilter::default();
+        Self { screen, at_line_start: true, white_space, status: None, news: VecDeque::new() }
     }
 
     /// Prints each message, until there are no more.
@@ -95,7 +95,7 @@ impl TurnPrinter {
     async fn print_piece(&mut self, piece: &str) -> Result<(), Failure> {
         // Concealed as a whole, because a secret may contain line breaks at which the text is cut below.
         let piece = self.screen.concealed(piece);
-        let text = self.space.printable(&piece, self.at_line_start);
+        let text = self.white_space.printable(&piece, self.at_line_start);
         if text.is_empty() {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl TurnPrinter {
 
     /// Ends the current line of the answer, and the answer: what is printed next belongs to another one.
     async fn end_line(&mut self) -> Result<(), Failure> {
-        self.space = AnswerSpace::default();
+        self.white_space = WhiteSpaceFilter::default();
         if !mem::replace(&mut self.at_line_start, true) {
             self.screen.fragment("\n".to_owned()).await?;
         }
@@ -157,7 +157,7 @@ impl TurnPrinter {
 /// Decides which white space of an answer is printed: all but empty lines at its beginning and at its end, which carry
 /// no meaning.
 #[derive(Debug, Default)]
-struct AnswerSpace {
+struct WhiteSpaceFilter {
     /// Whether something of the answer was printed.
     has_begun: bool,
     /// White space behind the last line break that was printed, or before the answer. It is printed if more text
@@ -165,7 +165,7 @@ struct AnswerSpace {
     withheld_space: String,
 }
 
-impl AnswerSpace {
+impl WhiteSpaceFilter {
     /// Returns what can be printed now that `piece` has come; `at_line_start` says whether the cursor is at the start
     /// of a line.
     fn printable(&mut self, piece: &str, at_line_start: bool) -> String {
@@ -192,11 +192,11 @@ mod tests {
     use super::*;
 
     fn printed<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
-        let mut space = AnswerSpace::default();
+        let mut white_space = WhiteSpaceFilter::default();
         let mut printed = String::new();
         for piece in pieces {
             let at_line_start = printed.is_empty() || printed.ends_with('\n');
-            printed += &space.printable(piece, at_line_start);
+            printed += &white_space.printable(piece, at_line_start);
         }
         printed
     }
