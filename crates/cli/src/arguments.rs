@@ -127,12 +127,12 @@ pub(crate) fn into_strings(
 }
 
 /// Adds the values of `named_values` to `base`, each converted to the type that `schema` (the tool's whole input
-/// schema) demands. A value that cannot be converted is an error, or becomes a string if `lenient`.
+/// schema) demands. A value that cannot be converted is an error, or becomes a string if `is_lenient`.
 pub(crate) fn fit(
     base: Map<String, Value>,
     named_values: Vec<NamedValue>,
     schema: &Value,
-    lenient: bool,
+    is_lenient: bool,
 ) -> Result<Map<String, Value>, BadArguments> {
     let mut grouped: Vec<(String, Vec<TypedValue>)> = Vec::new();
     for NamedValue { name, value } in named_values {
@@ -145,7 +145,7 @@ pub(crate) fn fit(
     let places_left = Cell::new(MAX_PLACES);
     for (name, values) in grouped {
         let requirement = Requirement::for_property(schema, &name, &places_left);
-        let value = requirement.read_all(&name, values, lenient)?;
+        let value = requirement.read_all(&name, values, is_lenient)?;
         arguments.insert(name, value);
     }
     Ok(arguments)
@@ -189,28 +189,28 @@ impl<'a> Requirement<'a> {
     }
 
     /// Reads all values that were typed for the argument `name`: several become a list.
-    fn read_all(self, name: &str, mut values: Vec<TypedValue>, lenient: bool) -> Result<Value, BadArguments> {
+    fn read_all(self, name: &str, mut values: Vec<TypedValue>, is_lenient: bool) -> Result<Value, BadArguments> {
         if values.len() == 1
             && let Some(only) = values.pop()
         {
-            return self.read_one(name, only, lenient);
+            return self.read_one(name, only, is_lenient);
         }
         let items = match self.list_items(0) {
             Some(items) => items,
-            None if lenient => Self { schema: None, ..self },
+            None if is_lenient => Self { schema: None, ..self },
             None => return Err(BadArguments::Twice { name: name.to_owned() }),
         };
-        let parsed = values.into_iter().map(|value| items.read_one(name, value, lenient));
+        let parsed = values.into_iter().map(|value| items.read_one(name, value, is_lenient));
         parsed.collect::<Result<_, _>>().map(Value::Array)
     }
 
-    fn read_one(self, name: &str, value: TypedValue, lenient: bool) -> Result<Value, BadArguments> {
+    fn read_one(self, name: &str, value: TypedValue, is_lenient: bool) -> Result<Value, BadArguments> {
         match value {
             // Not converted: unless the user switches it off, `check` later compares all arguments with the schema.
             TypedValue::Json(json) => Ok(json),
             TypedValue::Text(text) => match self.read(&text, 0) {
                 Some(value) => Ok(value),
-                None if lenient => Ok(Value::String(text)),
+                None if is_lenient => Ok(Value::String(text)),
                 None => Err(self.mismatch(name, text)),
             },
         }

@@ -1,5 +1,5 @@
-//! Serves the results of calls that were too long for a model, so that the model can read them in pieces. This is an
-//! MCP server inside this program.
+//! Provides an MCP server inside this program. With it, a model reads the results of calls that were too long for it,
+//! in pieces.
 
 use rmcp::{
     ErrorData, ServerHandler,

@@ -75,8 +75,8 @@ impl Builtin {
 
     /// Runs `work` on a thread for blocking work: a slow disk must not hold up anything else.
     ///
-    /// If the returned future is dropped, `work` continues until it ends or reaches its own limit (such as the limits
-    /// of a search), and its result is discarded.
+    /// If the returned future is dropped, `work` still runs to its end, or to a limit of its own (such as that of a
+    /// search). Its result is discarded.
     async fn run_blocking<T, F>(&self, work: F) -> Result<Result<T, files::FileError>, ErrorData>
     where
         T: Send + 'static,
@@ -210,10 +210,10 @@ impl Builtin {
         context: rmcp::service::RequestContext<rmcp::RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
         let cancelled = context.ct;
-        let found = self
+        let search_result = self
             .run_blocking(move |fence| search::search(fence, &path, &pattern, &|| cancelled.is_cancelled()))
             .await?;
-        Ok(structured_result(found, search::Found::lines))
+        Ok(structured_result(search_result, search::Found::lines))
     }
 
     /// Tells the time of this machine.

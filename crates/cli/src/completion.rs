@@ -2,8 +2,8 @@
 //!
 //! A shell runs [`script`](crate::verbs::about_program::script) once. The script makes the shell call this program on
 //! each TAB, with the words so far and [`VARIABLE`] set. The program then answers from local data ([`data`]), without
-//! connecting to a server: commands, options, the servers of the configuration, and the tools that a server had when it
-//! was last connected ([`notebook`](crate::notebook)).
+//! connecting to a server. It knows the commands, the options, the configured servers, and the tools that each server
+//! had when it was last connected ([`notebook`](crate::notebook)).
 //!
 //! This module starts no server, uses no network and changes no file. After any error there are no completions: an
 //! error message does not belong in the middle of a line. A shell inserts the completions into a command line, so only

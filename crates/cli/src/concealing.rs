@@ -1,6 +1,6 @@
-//! Hides secrets in the output of servers before it is stored: a server that received a secret can repeat it in a
-//! result that is stored as a file, or in the description of a tool. The pin of a tool, its definition as it was first
-//! seen, is stored as well.
+//! Hides secrets in the output of servers before it is stored. A server that received a secret can repeat it in a
+//! result or in the description of a tool. The host stores long results as files, and for each tool a pin: its
+//! definition as it was first seen.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 

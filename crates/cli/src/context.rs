@@ -1,5 +1,5 @@
-//! Puts together what one command works with, its [`Context`]: the configuration, the database, the built-in server, the
-//! terminal that asks the user, and the host, which connects to servers and runs the calls of their tools.
+//! Puts together the [`Context`], with which one command works: the configuration, the database, the built-in server,
+//! the terminal that asks the user, and the host. The host connects to servers and runs the calls of their tools.
 
 mod hosts;
 mod lent;
@@ -72,8 +72,8 @@ pub(crate) struct Context {
     lent: Option<Box<LentContext>>,
 }
 
-/// The settings with which the host is created, and the servers that the notebook (what completion reads) needs when
-/// the context closes.
+/// The settings with which the host is created. Also the servers for the notebook (the cache of names for completion),
+/// which is written when the context closes.
 #[derive(Debug, Default)]
 struct HostSettings {
     policy: Policy,
@@ -165,8 +165,8 @@ impl Context {
         })
     }
 
-    /// Deletes the conversations that are older than `[sessions]` allows, and the oldest ones beyond the number that it
-    /// allows. Keeps `in_use`.
+    /// Deletes conversations as `[sessions]` of the settings says: those that are too old, and the oldest ones if there
+    /// are too many. Keeps `in_use`.
     pub(crate) async fn forget_old_sessions(&self, loaded: &Loaded, in_use: Option<Uuid>) {
         let Some(store) = &self.host_parts.store else {
             return;
@@ -285,8 +285,8 @@ impl Context {
     pub(crate) async fn close(&self) {
         let running = self.running_host.get();
         if let Some(running) = running {
-            // `note_tools` must come first: when it is first polled, it reads the catalog, while the servers are still
-            // connected. It writes the notes while the servers end.
+            // `note_tools` must come first: when it is first polled, it reads the catalog (the list of all tools),
+            // while the servers are still connected. It writes the notes while the servers end.
             tokio::join!(self.note_tools(running.host()), running.host().shutdown());
         }
         // Wait for sign-ins and renewals before the audit log closes, because their outcomes become rows of it.

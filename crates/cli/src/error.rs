@@ -191,7 +191,8 @@ fn rpc(error: &CallError) -> Option<Box<Rpc>> {
     Some(Box::new(Rpc { code: rpc.code, data: rpc.data.clone() }))
 }
 
-/// Returns a hint that says how to release `tool` from quarantine.
+/// Returns a hint that says how to release `tool` from quarantine: its definition has changed, and the user has not
+/// approved the change yet.
 pub(crate) fn quarantine_hint(tool: &str) -> String {
     let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, tool]);
     format!("`{}`, then `{}` if you accept the change", words("diff"), words("approve"))

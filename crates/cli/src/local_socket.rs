@@ -287,7 +287,7 @@ fn refusal_for(pid: i32) -> Option<String> {
     }
 }
 
-/// Other systems have no supervisors.
+/// On other systems, servers have no supervisor processes, so the system cannot tell which processes a server started.
 #[cfg(not(target_os = "linux"))]
 fn refusal_for(_: i32) -> Option<String> {
     None

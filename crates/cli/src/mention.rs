@@ -33,12 +33,13 @@ pub(crate) struct ComposedMessage {
 }
 
 impl MentionSources<'_> {
-    /// Returns the message `typed`, followed by the contents of the resources that it names, and then by `appended`.
+    /// Returns the message `typed_text`, followed by the contents of the resources that it names, and then by
+    /// `appended`.
     ///
     /// # Errors
     /// When one of these resources cannot be read; the message must then not be sent.
-    pub(crate) async fn compose(&self, typed: &str, appended: Option<&str>) -> Result<ComposedMessage, Failure> {
-        let mentions = find::mentions(typed, self.servers);
+    pub(crate) async fn compose(&self, typed_text: &str, appended: Option<&str>) -> Result<ComposedMessage, Failure> {
+        let mentions = find::mentions(typed_text, self.servers);
         if mentions.len() > MAX_RESOURCES {
             let message = format!("{} resources are named, but at most {MAX_RESOURCES} are allowed", mentions.len());
             return Err(Failure::usage(message).hint("name the others in the next message"));
@@ -47,7 +48,7 @@ impl MentionSources<'_> {
             return Err(self.no_such_server(unknown));
         }
         let answers = join_all(mentions.iter().map(|mention| self.read(mention))).await;
-        let (mut text, mut media, mut resource_lines) = (typed.to_owned(), Vec::new(), Vec::new());
+        let (mut text, mut media, mut resource_lines) = (typed_text.to_owned(), Vec::new(), Vec::new());
         for answer in answers {
             let Resource { summary, data, media: pictures } = answer?;
             resource_lines.push(summary);
@@ -105,8 +106,8 @@ struct Resource {
     media: Vec<Content>,
 }
 
-/// Returns `data` as a part of the user's message. The marks around it, which name its source, do not occur in `data`
-/// itself, so that no text in it can pass for the user's words.
+/// Returns `data` as a part of the user's message. The marks around it name its source. They do not occur in `data`
+/// itself, so no text in it can pass for the user's words.
 pub(crate) fn as_data(server: &str, uri: &str, data: &str) -> String {
     let end = |number: usize| format!("[end of data {number}]");
     // `data` is too short to contain that many different marks, so one number is free.

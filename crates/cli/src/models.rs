@@ -1,5 +1,7 @@
 //! Chooses the model that answers: the one on the command line, else the configured one, else the default model of the
-//! first provider whose key is set. Toolrack never uses a local model just because it found one.
+//! first provider whose key is set. A wire is the API format of a provider.
+//!
+//! Toolrack never uses a local model just because it found one.
 
 use std::{
     num::{NonZeroU32, NonZeroU64},
@@ -110,9 +112,9 @@ pub(crate) fn check_name(name: &str, has_base_url: bool) -> Result<(), String> {
 impl ModelOptions {
     /// Returns the chosen model, and its limits.
     ///
-    /// # Errors
-    /// [`Exit::Model`] when there is no model or it cannot be used; [`Exit::Usage`] when the name on the command line
-    /// or in the configuration is not the name of a model, or the price that a limit needs is not known.
+    /// # Errors [`Exit::Model`] when there is no model or it cannot be used; [`Exit::Usage`] when the command line or
+    /// the configuration does not name a model correctly, or when there is a limit on the cost but the price is not
+    /// known.
     pub(crate) async fn choose(&self, model_context: &ModelContext) -> Result<SelectedModel, Failure> {
         if !self.configured.is_valid {
             let message = format!("the settings of the model in {} cannot be used", model_context.file.display());

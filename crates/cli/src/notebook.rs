@@ -1,5 +1,5 @@
-//! Caches names for completion: the tools that each server had when it was last connected, and the prompts and
-//! resources that it had when they were last listed. The cached data of one server are its note.
+//! Caches names for completion: the tools of each server as of its last connection, and its prompts and resources as
+//! they were last listed. The cached data of one server are its note.
 //!
 //! The note of a server is one small file below the data folder, named after the place where the server is configured.
 //! It is valid only for the entry (the server's configuration in a file) that was connected: if the entry changes, the

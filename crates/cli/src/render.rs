@@ -62,7 +62,7 @@ pub(crate) enum Sign {
     Busy,
     /// Will be tried again, or has changed.
     Retrying,
-    /// Waits for the user's approval, or is in quarantine.
+    /// Waits for the user's approval, as a new server does, or a tool whose definition has changed.
     Paused,
     /// Needs a sign-in.
     Key,

@@ -186,7 +186,8 @@ async fn run_verb(
             }
             Ok(()) => Ok(exit),
         },
-        // A user who presses Ctrl-C again does not want to wait; the supervisors end the remaining processes.
+        // A user who presses Ctrl-C again does not want to wait; the supervisors (the parent processes of servers) end
+        // the remaining processes.
         exit = stop.requested() => Ok(exit),
     }
 }

@@ -107,8 +107,8 @@ impl Screen {
         Self::with_device(device, global, terminal)
     }
 
-    /// Creates the screen of a command that this process runs for another one (the borrower), whose terminal it writes
-    /// to.
+    /// Creates the screen of a command that this process runs for another process, the borrower. The screen writes to
+    /// the terminal of the borrower.
     pub(crate) fn for_borrower(global: &Global, terminal: TerminalProperties, outbox: Outbox) -> Self {
         Self::with_device(Device::Borrower { out: terminal.out, err: terminal.err, outbox }, global, terminal)
     }

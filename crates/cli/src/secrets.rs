@@ -6,9 +6,9 @@
 //! keychain if it can. From then on it looks only where the file says: a locked keychain is an error, never a reason
 //! for a new key. The module `rotation` replaces the key by a new one.
 //!
-//! A key file protects copies of the database, such as a backup or one that is sent with a report; a program of the
-//! same user can read both. A keychain also protects against an attacker who copies all files, and against other
-//! programs while it is locked.
+//! A key file protects copies of the database, for example in a backup or in a report. It does not protect against
+//! programs of the same user, which can read both files. A keychain also protects against an attacker who copies all
+//! files, and against other programs while it is locked.
 
 mod file;
 mod keychain;
@@ -322,7 +322,7 @@ impl SecretStore {
     }
 
     /// Opens the vault to read `name`. Returns `None` if there is no key. If the key is in the keychain, also returns
-    /// `None` if no value has that name, so that the user need not unlock the keychain in vain.
+    /// `None` for a name without a value: the user would unlock the keychain in vain.
     ///
     /// # Errors
     /// As [`Self::vault`].

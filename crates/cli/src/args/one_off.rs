@@ -1,5 +1,5 @@
-//! Describes a one-off server, which the command line gives for a single command: by a URL in place of a server's name,
-//! or by a command after `--`.
+//! Describes a one-off server, which the command line gives for a single command. It is a URL in place of a server's
+//! name, or a command after `--`.
 
 use clap::Args;
 use serde_json::{Value, json};

@@ -18,8 +18,8 @@ pub(crate) struct ListedArgument {
     pub(crate) about: Option<String>,
 }
 
-/// Lists the arguments that `schema`, a tool's whole input schema, describes: first the required ones in the order of
-/// `required`, then the others in the order of `properties`.
+/// Lists the arguments in `schema`, a tool's whole input schema: first the required ones in the order of `required`,
+/// then the others in the order of `properties`.
 pub(crate) fn list_arguments(schema: &Value) -> Vec<ListedArgument> {
     let places_left = Cell::new(MAX_PLACES);
     let properties = schema.get("properties").and_then(Value::as_object);

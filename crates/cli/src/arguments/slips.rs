@@ -1,5 +1,5 @@
-//! Recognizes slips, the mistakes that users make when they type arguments: a name that the tool does not have, or a
-//! call in the syntax of a programming language.
+//! Recognizes slips: mistakes that users make when they type arguments. Examples are a name that the tool does not
+//! have, and a call in the syntax of a programming language.
 
 use serde_json::{Map, Value};
 use toolrack_config::{abbreviated, closest};
@@ -9,16 +9,15 @@ use super::is_name;
 /// A call with more bytes than this is not converted into another syntax.
 const MAX_CALL_BYTES: usize = 4096;
 
-/// Returns a message for each argument that the schema does not name, with the name that the user probably meant.
-/// Returns none for a closed schema (see [`is_open`]): [`check()`](super::check()) reports the arguments that it
-/// refuses.
+/// Returns a message for each argument that the schema does not name, with the probably intended name. Returns none for
+/// a closed schema (see [`is_open`]): [`check()`](super::check()) reports the arguments that it refuses.
 pub(crate) fn unnamed_argument_messages(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
     if !is_open(schema) || properties(schema).is_none() {
         return Vec::new();
     }
     unnamed_arguments(arguments, schema)
         .map(|name| match property_meant_by(name, arguments, schema) {
-            Some(meant) => format!("the tool names no argument `{name}`; did you mean `{meant}`?"),
+            Some(similar_name) => format!("the tool names no argument `{name}`; did you mean `{similar_name}`?"),
             None => format!("the tool names no argument `{name}`"),
         })
         .collect()
@@ -40,12 +39,12 @@ fn unnamed_arguments<'a>(arguments: &'a Map<String, Value>, schema: &'a Value) -
     arguments.keys().filter(move |name| !is_known(name))
 }
 
-/// Returns the argument of the tool that `name` probably means: a similar one, one that it abbreviates, or the only
-/// missing required one.
+/// Returns the argument of the tool that `name` probably means. It has a similar name, or a name that `name`
+/// abbreviates, or it is the only required argument that is missing.
 pub(super) fn property_meant_by<'a>(name: &str, arguments: &Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
     let unused_properties = || {
-        let known = properties(schema).into_iter().flat_map(Map::keys);
-        known.map(String::as_str).filter(|known| !arguments.contains_key(*known))
+        let names = properties(schema).into_iter().flat_map(Map::keys);
+        names.map(String::as_str).filter(|name| !arguments.contains_key(*name))
     };
     let only_missing_property = || {
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
@@ -72,10 +71,11 @@ pub(super) fn argument_meant_for<'a>(
 /// Converts `f(a: 1, b: "x y")`, typed as one word or as several, into the syntax of a command line; `None` when it is
 /// no such call.
 pub(crate) fn as_command_line(selector: &str, arguments: &[String]) -> Option<String> {
-    let typed = std::iter::once(selector).chain(arguments.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
-    let (tool, argument_list) = typed.trim_end().strip_suffix(')')?.split_once('(')?;
+    let typed_call =
+        std::iter::once(selector).chain(arguments.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
+    let (tool, argument_list) = typed_call.trim_end().strip_suffix(')')?.split_once('(')?;
     let argument_list = argument_list.trim();
-    if typed.len() > MAX_CALL_BYTES || tool.is_empty() || tool.contains(char::is_whitespace) {
+    if typed_call.len() > MAX_CALL_BYTES || tool.is_empty() || tool.contains(char::is_whitespace) {
         return None;
     }
     // A JSON object is one word, as it is.

@@ -107,8 +107,11 @@ pub(crate) async fn read_answers_file(global: &mut Global) -> Result<(), Failure
 fn read_file(file: &Path) -> Result<String, Failure> {
     use std::io::Read as _;
     let mut text = String::new();
-    let opened = std::fs::File::open(file).map_err(|error| file_error(file, &in_words(&error)))?;
-    opened.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(|error| file_error(file, &in_words(&error)))?;
+    let open_file = std::fs::File::open(file).map_err(|error| file_error(file, &in_words(&error)))?;
+    open_file
+        .take(MAX_FILE_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| file_error(file, &in_words(&error)))?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(file_error(file, "it is larger than 1 MiB"));
     }

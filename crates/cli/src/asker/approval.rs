@@ -132,11 +132,11 @@ impl Terminal {
     /// Lets the user type the arguments again, where there is no editor. Returns `None` when they stay as they are.
     async fn retype_arguments(&self, question: &Confirm) -> Option<Map<String, Value>> {
         for _ in 0..MAX_TRIES {
-            let typed = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
-            if typed.trim().is_empty() {
+            let typed_text = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
+            if typed_text.trim().is_empty() {
                 return None;
             }
-            match parse_and_check(&typed, question).await {
+            match parse_and_check(&typed_text, question).await {
                 Ok(arguments) => return Some(arguments),
                 Err(problem) => self.screen.message(&format!("  {problem}")),
             }
@@ -156,7 +156,8 @@ async fn parse_and_check(text: &str, question: &Confirm) -> Result<Map<String, V
     Ok(arguments)
 }
 
-/// Returns the page that is shown before the question: the tool, why the user is asked, and all that would be sent.
+/// Returns the page that is shown before the question: the tool, the reason for the question, and everything that would
+/// be sent.
 fn approval_page(question: &Confirm) -> String {
     let mut page = paint(Tone::Strong, &format!("Run {}/{}?", question.server, text::for_line(&question.tool)));
     let _ = write!(page, " {}", text::for_line(&question.why));

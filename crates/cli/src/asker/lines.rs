@@ -181,7 +181,7 @@ fn read_stdin(kind: InputKind) -> Input {
     }
 }
 
-/// Reads a line, and replaces invalid UTF-8 in it, so that a line that is not text does not end the input.
+/// Reads a line. Replaces invalid UTF-8 in it, because an error would end the input.
 fn read_line(input: &mut impl BufRead) -> Input {
     let mut line = Vec::new();
     match input.read_until(b'\n', &mut line) {

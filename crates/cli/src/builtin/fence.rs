@@ -7,9 +7,9 @@ use super::files::FileError;
 
 /// Accepts paths to one folder and to everything below it. Refuses all others as "outside".
 ///
-/// A path is judged by the place to which it leads after its links are resolved, so a link that leads out of the folder
-/// is outside. A program that replaces folders by links during a call could still bypass this: it restricts an honest
-/// caller, and is no sandbox against hostile programs.
+/// Links are resolved before a path is judged, so a link that leads out of the folder is outside. A program that
+/// replaces folders by links during a call could still bypass this: it restricts an honest caller, and is no sandbox
+/// against hostile programs.
 #[derive(Debug)]
 pub(super) struct Fence {
     root: PathBuf,
@@ -23,14 +23,14 @@ impl Fence {
         Self { root }
     }
 
-    /// Returns the real path behind `typed`, which is relative to the folder, or absolute and below the folder.
+    /// Returns the real path behind `typed_path`, which is relative to the folder, or absolute and below the folder.
     ///
     /// # Errors
-    /// [`FileError::Outside`] when `typed` leads out of the folder, whether or not a file exists there;
+    /// [`FileError::Outside`] when `typed_path` leads out of the folder, whether or not a file exists there;
     /// [`FileError::Io`] when it leads to a place inside that cannot be reached.
-    pub(super) fn resolve(&self, typed: &str) -> Result<PathBuf, FileError> {
-        let outside = || FileError::Outside { path: typed.to_owned() };
-        let joined = self.root.join(typed);
+    pub(super) fn resolve(&self, typed_path: &str) -> Result<PathBuf, FileError> {
+        let outside = || FileError::Outside { path: typed_path.to_owned() };
+        let joined = self.root.join(typed_path);
         // Check this first, without touching the disk: an answer about a file outside would reveal whether it exists.
         if !lexically_normal(&joined).is_some_and(|path| path.starts_with(&self.root)) {
             return Err(outside());
@@ -42,7 +42,7 @@ impl Fence {
                 // A link in a path that does not exist may also lead out: check the nearest folder that exists.
                 let reached = joined.ancestors().find_map(|path| path.canonicalize().ok());
                 if reached.is_none_or(|real| real.starts_with(&self.root)) {
-                    Err(FileError::io("open", typed, &error))
+                    Err(FileError::io("open", typed_path, &error))
                 } else {
                     Err(outside())
                 }

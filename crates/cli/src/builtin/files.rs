@@ -18,7 +18,7 @@ use crate::{error::in_words, render::size};
 const MAX_ENTRIES: usize = 10_000;
 /// The most bytes of one file that are shown.
 const MAX_TEXT_BYTES: u64 = 1024 * 1024;
-/// The number of bytes at the start of a file in which a zero byte means that the file is not text.
+/// How many bytes at the start of a file are searched for a zero byte. Such a byte means that the file is not text.
 const SNIFFED_BYTES: usize = 8 * 1024;
 
 /// Why a file tool gave no answer; goes to the caller as the tool's error text.

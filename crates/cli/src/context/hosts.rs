@@ -25,8 +25,8 @@ pub(crate) struct HostParts {
     pub(super) egress: Egress,
     pub(super) tracer: Option<Arc<dyn Tracer>>,
     pub(super) audit: Arc<AuditRecorder>,
-    /// Whether the user's answers may be stored. False for a server that is given for one command: the answer would
-    /// also apply to the next such server, which may be another program.
+    /// Whether the user's answers may be stored. This is false for a one-off server, which the command line gives for
+    /// one command. A stored answer would also apply to the next one-off server, which may be another program.
     pub(super) keeps_answers: bool,
     /// The recording that `record` writes or `replay` reads.
     pub(super) tape: Option<Tape>,
@@ -45,7 +45,7 @@ pub(crate) struct HostParts {
 pub(super) struct Loan {
     /// The host that lends its servers.
     pub(super) lender: Host,
-    /// The principal whose servers these are.
+    /// The principal (the user or member) whose servers these are.
     pub(super) principal: Principal,
 }
 
@@ -97,8 +97,8 @@ impl HostParts {
         if let Some(store) = self.store_unless_replaying() {
             let memory = Arc::new(Concealing::new(store.clone(), secrets()));
             if self.tape.is_none() && self.loan.is_none() {
-                // Other hosts use no stored lists of tools: a recording must contain everything that a server says, and
-                // the tools that a server offers to one member or session may not be for others.
+                // Other hosts use no stored lists of tools. A recording must contain everything that a server says. And
+                // a server may offer tools to one member or session that are not for others.
                 builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory));
             }
             builder = builder.pins(memory);

@@ -44,7 +44,7 @@ const TERMINAL_VARIABLES: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
 /// The parts of a daemon that a command uses.
 #[derive(Debug)]
 pub(super) struct LentContext {
-    /// The daemon's current world, whose servers the user may have stopped.
+    /// The daemon's current world (its host, rules and questions). The user may have stopped servers of it.
     daemon_world: CurrentWorld,
     loaded: Arc<Loaded>,
     host: Host,

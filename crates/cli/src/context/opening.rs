@@ -1,4 +1,4 @@
-//! Opens a context (everything that a command works with) from what the user typed and from where the program runs.
+//! Opens a context, with which a command works, from the command line and from the surroundings of the program.
 
 use std::{
     path::{Path, PathBuf},
@@ -45,8 +45,8 @@ pub(crate) struct CommandLine {
 pub(crate) const TYPED_AS_WORD: &str = "--mcp-config";
 
 impl CommandLine {
-    /// Returns the name of a configuration that this process has read from stdin or from a pipe: another process that
-    /// gets the same words cannot read it again.
+    /// Returns the name of a configuration that this process has read from stdin or from a pipe. Another process with
+    /// the same command line cannot read it again.
     fn consumed_configuration(&self) -> Option<&str> {
         self.inline_configs.iter().map(|config| &*config.place).find(|place| *place != TYPED_AS_WORD)
     }
@@ -154,7 +154,8 @@ impl Context {
         Err(Failure::usage(message).hint("write it into a file, and give that to `--mcp-config`"))
     }
 
-    /// Makes this the context of a tenant: the members share the servers, and `quotas` counts what they use.
+    /// Makes this the context of a tenant (a group of members of a team). The members share the servers, and `quotas`
+    /// counts what they use.
     pub(crate) fn for_tenant(mut self, quotas: TenantQuotas) -> Self {
         (self.host_parts.quotas, self.host_parts.is_shared) = (quotas, true);
         self

@@ -19,9 +19,8 @@ use crate::{args::ONE_OFF_NAME, builtin, database, error::Failure, models};
 impl Context {
     /// Reads the configuration and shows what is wrong with it.
     ///
-    /// # Errors
-    /// When a file named with `--mcp-config` cannot be used, or there is no agent of the name that `--agent` gives: the
-    /// command would run without that agent's rules. In other files, only the broken parts are ignored.
+    /// # Errors When a file of `--mcp-config` cannot be used, or there is no agent with the name in `--agent`. The
+    /// command would then run without that agent's rules. In other files, only the broken parts are ignored.
     pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
         let loaded = self.read().await;
         let is_named = |path: &PathBuf| {

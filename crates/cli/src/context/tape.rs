@@ -1,5 +1,5 @@
-//! Records the messages of the servers of a command (`record`), or answers from such a recording in the place of servers
-//! (`replay`).
+//! Records the messages of a command's servers into a file, the tape (`record`), or answers from such a file in the
+//! place of servers (`replay`).
 
 use std::{
     fs::{self, File},
@@ -92,7 +92,7 @@ impl Context {
     }
 
     /// Replaces the loaded servers by those of the recording. A configured server keeps its entry (its configuration in
-    /// a file), even if the entry is not trusted here, because the server does not run; any other server gets a new
+    /// a file), even an entry that is not trusted here, because the server does not run. Any other server gets a new
     /// entry.
     pub(super) async fn with_recorded_servers(&self, mut loaded: Loaded) -> Loaded {
         let Some(Tape::Replay(recording)) = &self.host_parts.tape else { return loaded };
@@ -115,9 +115,9 @@ fn read_recording(file: &Path) -> Result<Recording, Failure> {
     if !metadata.is_file() {
         return Err(unusable_recording(file, "it is not a file"));
     }
-    let opened = File::open(file).map_err(|error| unusable_recording(file, &in_words(&error)))?;
+    let open_file = File::open(file).map_err(|error| unusable_recording(file, &in_words(&error)))?;
     let mut bytes = Vec::new();
-    let read_result = opened.take(MAX_RECORDING_BYTES + 1).read_to_end(&mut bytes);
+    let read_result = open_file.take(MAX_RECORDING_BYTES + 1).read_to_end(&mut bytes);
     read_result.map_err(|error| unusable_recording(file, &in_words(&error)))?;
     if bytes.len() as u64 > MAX_RECORDING_BYTES {
         return Err(unusable_recording(file, "it has more than 1 GiB"));

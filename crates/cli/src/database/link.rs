@@ -1,5 +1,5 @@
-//! Reads and writes the link of a data folder: the file `store.json`, which says that the rows of the folder are in the
-//! database of a team, instead of the database file of the folder itself.
+//! Reads and writes the link of a data folder: the file `store.json`. A folder with a link has its rows in the database
+//! of a team, instead of the database file in the folder itself.
 //!
 //! The daemon of a team on Postgres writes the file. Other commands in that folder, such as `toolrack secret set` and
 //! `toolrack audit`, then find the same rows as the daemon, and create no database file of their own.

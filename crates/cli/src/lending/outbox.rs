@@ -10,8 +10,8 @@ use super::ToBorrower;
 /// The most bytes that wait before a writer to stdout has to wait as well.
 const SOFT_LIMIT_BYTES: usize = 256 * 1024;
 
-/// The most bytes that wait. Beyond that, the daemon gives up a command that reads nothing; writers to stderr never
-/// wait, so they can reach this limit.
+/// The most bytes that wait. Beyond that, the daemon gives up the command, because its process reads nothing. Writers
+/// to stderr never wait, so they can reach this limit.
 const HARD_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 
 /// A queue of messages. It starts closed: until it is opened, nothing is sent, and its content can be taken back.

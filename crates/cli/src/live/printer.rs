@@ -154,8 +154,8 @@ impl TurnPrinter {
     }
 }
 
-/// Decides which white space of an answer is printed: all but empty lines at its beginning and at its end, which carry
-/// no meaning.
+/// Decides which white space of an answer is printed. Empty lines at its beginning and at its end are left out, because
+/// they carry no meaning.
 #[derive(Debug, Default)]
 struct WhiteSpaceFilter {
     /// Whether something of the answer was printed.

@@ -29,8 +29,8 @@ pub(super) struct RunningCall {
     other_calls: usize,
 }
 
-/// The calls that are under way; the line is about the last call, which is the one that last began or reported
-/// progress.
+/// The calls that are under way. The call that began or reported progress most recently is the last one, and the
+/// progress line is about it.
 #[derive(Debug, Default)]
 pub(super) struct RunningCalls(Vec<RunningCall>);
 

@@ -25,8 +25,10 @@ const BRACKETS: &[(char, char)] = &[('(', ')'), ('[', ']'), ('{', '}')];
 pub(super) fn mentions(text: &str, servers: &[ServerName]) -> Vec<Mention> {
     let mut found = Vec::new();
     for (index, _) in text.match_indices('@') {
-        let before = text[..index].chars().next_back();
-        if before.is_some_and(|before| !before.is_whitespace() && !ALLOWED_BEFORE.contains(&before)) {
+        let previous_character = text[..index].chars().next_back();
+        if previous_character.is_some_and(|previous_character| {
+            !previous_character.is_whitespace() && !ALLOWED_BEFORE.contains(&previous_character)
+        }) {
             continue;
         }
         if let Some(mention) = mention(&text[index + 1..], servers)

@@ -1,7 +1,7 @@
 //! Shortens long foreign text (the text of a server) to its beginning, so that the lines above it do not scroll away.
 //!
-//! Text is cut between lines or words. A word is cut only if it alone is too long, because it could be a secret: when
-//! the page is printed, a secret that was cut would not be recognized and hidden.
+//! Text is cut between lines or words. A word is cut only if it alone is too long, because it could be a secret: the
+//! screen hides secrets when it prints the page, and would not recognize one that was cut.
 
 use toolrack_host::text;
 

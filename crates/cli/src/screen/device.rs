@@ -1,5 +1,5 @@
-//! Writes the output of a screen to its device: the streams of this process, or those of the borrower (the process for
-//! which this one runs a command).
+//! Writes the output of a screen to its device: the streams of this process, or those of the borrower, the process for
+//! which this one runs a command.
 
 use std::{
     io::{self, IsTerminal, Write as _},
@@ -106,8 +106,8 @@ impl Device {
         }
     }
 
-    /// Writes bytes as they are: to the stdout of this process, which ignores `file`; or to the borrower, which writes
-    /// them into `file`, or to its stdout if `file` is `None`.
+    /// Writes bytes as they are. In this process, they go to stdout, and `file` is ignored. A borrower writes them into
+    /// `file`, or to its stdout if `file` is `None`.
     ///
     /// # Errors
     /// When they cannot be written.

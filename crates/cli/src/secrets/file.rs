@@ -1,4 +1,4 @@
-//! Reads and writes the file `secret.key`, which holds a key, or the id under which the keychain has the key.
+//! Reads and writes the file `secret.key`. It holds a key, or the id of a key in the keychain.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},

@@ -37,7 +37,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// The most bytes of a program's output that are kept.
 const MAX_OUTPUT: u64 = 8 * 1024;
 
-/// The variables that the programs get: those that they need to find the keychain, and to ask the user to unlock it.
+/// The variables that the programs get. They need them to find the keychain, and to ask the user to unlock it.
 const VARIABLES: &[&str] = &[
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",

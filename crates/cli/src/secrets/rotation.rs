@@ -1,8 +1,8 @@
-//! Replaces the key with which stored secrets are sealed (encrypted).
+//! Replaces the key of the vault, with which stored secrets are sealed (encrypted).
 //!
 //! The new key is stored first, in `secret.key.next` beside `secret.key` and in the same kind of place. Then one
 //! transaction of the database seals all rows again and records which key replaced which. Finally `secret.key.next`
-//! replaces `secret.key`. If a process ends in between, both files exist, and the database shows which key is in use: a
+//! replaces `secret.key`. If a process ends in between, both files exist, and the database shows which key is in use. A
 //! process that finds the old key retired uses the next key, and finishes the rotation. Until the transaction is
 //! committed, no process uses the next key.
 //!

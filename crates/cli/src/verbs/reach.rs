@@ -1,4 +1,5 @@
-//! Finds the servers that the arguments of a verb name, and reports those that cannot be used.
+//! Finds the servers that the arguments of a verb name, and reports those that cannot be used. An entry is the
+//! configuration of one server in a file. The catalog is the host's list of all tools.
 
 use std::collections::BTreeSet;
 
@@ -193,7 +194,8 @@ pub(crate) fn conclude(context: &Context, failures: Vec<Failure>, server_names: 
     first_failure.map_or(Ok(Exit::Ok), Err)
 }
 
-/// Returns the servers that can be asked for resources and prompts: those that are connected, and those that a request starts.
+/// Returns the servers that can be asked for resources and prompts: the connected servers, and the idle ones, which
+/// start with a request.
 pub(crate) fn servers_to_ask(host: &Host) -> Vec<ServerName> {
     let can_be_asked = |server: &ServerStatus| {
         matches!(server.state, State::Connected { .. } | State::ToolsFailed { .. } | State::Idle { .. })

@@ -1,5 +1,5 @@
-//! Finds the server that the command line describes for only this command: by a URL among the words of a verb, or by a
-//! command after `--`.
+//! Finds the one-off server, which the command line describes for only this command: by a URL among the words of a
+//! verb, or by a command after `--`.
 
 use std::ffi::OsString;
 

@@ -117,7 +117,7 @@ async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
         let (path, server, entry) = (edit_target.path.clone(), name.clone(), entry.clone());
         edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options))
     };
-    // Tries the edit before a secret is stored, so that an entry that cannot be added leaves no secret behind.
+    // Tries the edit before a secret is stored. Otherwise an edit that fails would leave a secret behind.
     let preview = match run_edit(Options { dry_run: true, ..options }).await {
         Err(already_exists)
             if already_exists.code == "EXISTS" && context.screen.interactive() && !context.screen.json() =>
@@ -132,7 +132,7 @@ async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
         }
         preview => preview?,
     };
-    let edited = if options.dry_run {
+    let edit_result = if options.dry_run {
         preview
     } else {
         entry_secrets::store(&sealed_secrets, context).await?;
@@ -142,16 +142,17 @@ async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
     if !options.dry_run {
         edits::approve_written(name.as_str(), &hash, context).await?;
     }
-    let document = Document::new(name.as_str(), edit_target.scope, &edited, options.dry_run);
+    let document = Document::new(name.as_str(), edit_target.scope, &edit_result, options.dry_run);
     if !context.screen.json() {
-        let done_message = format!("added the {transport} server {name} to {}", edits::path_text(&edited.path));
+        let done_message = format!("added the {transport} server {name} to {}", edits::path_text(&edit_result.path));
         edits::report(&done_message, &document, context).await?;
     }
     entry_secrets::report_stored(&sealed_secrets, context);
-    for problem in &edited.warnings {
+    for problem in &edit_result.warnings {
         context.screen.problem(problem);
     }
-    let trial = if connects_afterwards && !options.dry_run { try_server(&name, &edited, context).await? } else { None };
+    let trial =
+        if connects_afterwards && !options.dry_run { try_server(&name, &edit_result, context).await? } else { None };
     let (server, failure) = trial.map_or((None, None), |trial| (Some(trial.server), trial.failure));
     if context.screen.json() {
         context.screen.document(&AddDocument { edit: &document, server }).await?;
@@ -215,8 +216,8 @@ fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
     }
 }
 
-/// Refuses a `command` that is probably meant as an address: otherwise, `add` would treat it as a program, and the
-/// options after it as arguments of the program.
+/// Refuses a `command` that is probably meant as an address. Otherwise, `add` would take it for a program, and the
+/// options after it for arguments of that program.
 fn refuse_address(command: &str, context: &Context) -> Result<(), Failure> {
     let escaped = text::for_line(command);
     if command.contains("://") {
@@ -254,8 +255,8 @@ fn invalid_options_failure(error: &clap::Error) -> Failure {
     Failure::usage(message).hint("toolrack add --help")
 }
 
-/// Reads a value for each variable that was given without one: at a terminal the user types it unseen, otherwise it is
-/// the next line of stdin. Returns the names of these variables.
+/// Reads a value for each variable that was given without one. At a terminal, the user types the value unseen;
+/// otherwise it is the next line of stdin. Returns the names of these variables.
 async fn ask_for_values(options: &mut AddOptions, context: &Context) -> Result<Vec<String>, Failure> {
     let mut asked_variables = Vec::new();
     for (name, value) in options.env.iter_mut().filter(|(_, value)| value.is_none()) {
@@ -263,11 +264,11 @@ async fn ask_for_values(options: &mut AddOptions, context: &Context) -> Result<V
             return Err(Failure::usage(format!("`-e {name}` has no value, and no user can be asked for it"))
                 .hint(format!("write -e {name}='${{{name}}}' to take it from the environment each time")));
         }
-        let typed = match context.screen.interactive() {
+        let typed_value = match context.screen.interactive() {
             true => input::ask_secret(name).await?,
             false => input::read_secret_line(name).await?,
         };
-        *value = Some(typed);
+        *value = Some(typed_value);
         asked_variables.push(name.clone());
     }
     Ok(asked_variables)
@@ -367,10 +368,10 @@ fn seconds(time: Duration) -> Value {
 
 /// Connects to the new server, even if other commands would start it only for a call, and returns the outcome. If
 /// another entry of the same name is used here instead of the new one, warns and returns `None`.
-async fn try_server(name: &ServerName, edited: &Edited, context: &Context) -> Result<Option<Trial>, Failure> {
+async fn try_server(name: &ServerName, edit_result: &Edited, context: &Context) -> Result<Option<Trial>, Failure> {
     let loaded = context.load().await?;
     let entry = loaded.entry(name.as_str());
-    if entry.and_then(|entry| entry.source.path.as_ref()) != Some(&edited.path) {
+    if entry.and_then(|entry| entry.source.path.as_ref()) != Some(&edit_result.path) {
         let used_entry = entry.map_or_else(|| "nothing".to_owned(), |entry| entry.source.to_string());
         context.screen.warning(&format!("the new entry is not used here: `{name}` is {used_entry}"));
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Runs `toolrack config path`, `show` and `validate`. `Context` is what a command works with: its configuration,
-//! database, screen and servers.
+//! Runs `toolrack config path`, `show` and `validate`. An entry is the configuration of one server in a file. `Context`
+//! is what a command works with: its configuration, database, screen and servers.
 
 mod files;
 mod model;

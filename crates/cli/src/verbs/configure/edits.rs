@@ -1,5 +1,6 @@
 //! Shares code between the verbs that edit a configuration file: it finds the file, runs the edit and reports the
-//! change.
+//! change. An entry is the configuration of one server. A scope says which file has the entry: the user's, the
+//! project's, or the user's own file for the project.
 
 use std::path::{Path, PathBuf};
 
@@ -30,9 +31,9 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    pub(crate) fn new(name: &str, scope: ConfigScope, edited: &Edited, dry_run: bool) -> Self {
-        let (path, diff) = (edited.path.clone(), edited.diff.clone());
-        Self { name: name.to_owned(), scope: scope.as_str(), path, created: edited.created, dry_run, diff }
+    pub(crate) fn new(name: &str, scope: ConfigScope, edit_result: &Edited, dry_run: bool) -> Self {
+        let (path, diff) = (edit_result.path.clone(), edit_result.diff.clone());
+        Self { name: name.to_owned(), scope: scope.as_str(), path, created: edit_result.created, dry_run, diff }
     }
 }
 

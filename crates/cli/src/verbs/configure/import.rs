@@ -63,14 +63,17 @@ pub(crate) async fn run(args: ImportArgs, context: &Context) -> Result<Exit, Fai
     let clients = if args.clients.is_empty() { Client::ALL.to_vec() } else { args.clients.clone() };
     let (environment, folder) = (context.environment.clone(), context.folder.clone());
     // Some of these files are large, and a home folder may be far away.
-    let found = tokio::task::spawn_blocking(move || import::look(&environment, &folder, &clients))
+    let import_sources = tokio::task::spawn_blocking(move || import::look(&environment, &folder, &clients))
         .await
         .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the files of other programs were not read"))?;
-    for problem in &found.problems {
+    for problem in &import_sources.problems {
         context.screen.problem(problem);
     }
-    let listed: Vec<_> =
-        found.offers.iter().map(|offer| ListedOffer::new(offer, offer_state(offer, &found, &loaded))).collect();
+    let listed: Vec<_> = import_sources
+        .offers
+        .iter()
+        .map(|offer| ListedOffer::new(offer, offer_state(offer, &import_sources, &loaded)))
+        .collect();
     let is_choosing = context.screen.interactive() && !args.all && args.server.is_empty() && !context.screen.json();
     if !context.screen.json() {
         context.screen.page(render::page(&listed, context.screen.layout())).await?;
@@ -80,7 +83,7 @@ pub(crate) async fn run(args: ImportArgs, context: &Context) -> Result<Exit, Fai
     } else if args.server.is_empty() {
         if is_choosing { choose(&listed).await? } else { Vec::new() }
     } else {
-        args.server.iter().map(|word| choose_by_name(word, &found)).collect::<Result<_, _>>()?
+        args.server.iter().map(|word| choose_by_name(word, &import_sources)).collect::<Result<_, _>>()?
     };
     let mut added = Vec::new();
     let mut first_failure = None;
@@ -126,7 +129,7 @@ async fn print_outcome(
 }
 
 /// Compares an offer with the servers that are configured here, and with earlier offers of the same name.
-fn offer_state(offer: &Offer, found: &Found, loaded: &Loaded) -> OfferState {
+fn offer_state(offer: &Offer, import_sources: &Found, loaded: &Loaded) -> OfferState {
     if let Some(entry) = loaded.entry(&offer.name) {
         let is_same = entry.hash == offer.hash
             || entry.view == offer.view
@@ -134,7 +137,7 @@ fn offer_state(offer: &Offer, found: &Found, loaded: &Loaded) -> OfferState {
         return if is_same { OfferState::Same } else { OfferState::Taken };
     }
     // There always is a first offer of this name: at least `offer` itself has the name.
-    let first = found.named(&offer.name).next();
+    let first = import_sources.named(&offer.name).next();
     match first {
         Some(first) if std::ptr::eq(first, offer) => OfferState::New,
         Some(first) if first.hash == offer.hash => OfferState::Same,
@@ -171,11 +174,11 @@ fn all_unambiguous<'a>(listed: &[ListedOffer<'a>], has_destination: bool, contex
 }
 
 /// Finds the offer that `NAME` or `NAME=NEW` means.
-fn choose_by_name<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
+fn choose_by_name<'a>(word: &str, import_sources: &'a Found) -> Result<Choice<'a>, Failure> {
     let (name, new_name) = word.split_once('=').unwrap_or((word, word));
-    let mut offers = found.offers.iter().filter(|offer| offer.name == name);
+    let mut offers = import_sources.offers.iter().filter(|offer| offer.name == name);
     let Some(offer) = offers.next() else {
-        let known = found.offers.iter().map(|offer| offer.name.as_str());
+        let known = import_sources.offers.iter().map(|offer| offer.name.as_str());
         return Err(Failure::new(Exit::Usage, "UNKNOWN_SERVER", format!("no other program has a server `{name}`"))
             .with_suggestion(closest(name, known), "`toolrack import` lists the servers")
             .server(name));
@@ -227,15 +230,15 @@ async fn add(choice: &Choice<'_>, args: &ImportArgs, context: &Context) -> Resul
         let (name, path, entry) = (choice.name.clone(), edit_target.path.clone(), entry.clone());
         edits::run(&choice.name, move || edit::add(&path, &name, &entry, options))
     };
-    // Tries the edit before a secret is stored, so that an entry that cannot be added leaves no secret behind.
-    let mut edited =
+    // Tries the edit before a secret is stored. Otherwise an edit that fails would leave a secret behind.
+    let mut edit_result =
         run_edit(Options { replace: false, dry_run: true }).await.map_err(|failure| match failure.code {
             "EXISTS" => failure.hint(format!("give it another name: --server {}=NEW", choice.offer.name)),
             _ => failure,
         })?;
     if !args.write.dry_run {
         entry_secrets::store(&sealed_secrets, context).await?;
-        edited = run_edit(Options { replace: false, dry_run: false }).await?;
+        edit_result = run_edit(Options { replace: false, dry_run: false }).await?;
         entry_secrets::report_stored(&sealed_secrets, context);
     }
     if edit_target.scope == ConfigScope::Project && !args.write.dry_run {
@@ -243,5 +246,12 @@ async fn add(choice: &Choice<'_>, args: &ImportArgs, context: &Context) -> Resul
     }
     let notes = choice.offer.notes.clone();
     let (name, scope) = (choice.name.clone(), edit_target.scope.as_str());
-    Ok(AddedServer { name, scope, path: edited.path, client: choice.offer.client.id(), diff: edited.diff, notes })
+    Ok(AddedServer {
+        name,
+        scope,
+        path: edit_result.path,
+        client: choice.offer.client.id(),
+        diff: edit_result.diff,
+        notes,
+    })
 }

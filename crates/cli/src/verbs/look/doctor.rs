@@ -1,5 +1,5 @@
-//! Runs `toolrack doctor`, which checks the configuration, this machine and the servers. `Context` is what a command
-//! works with: its configuration, database, screen and servers.
+//! Runs `toolrack doctor`, which checks the configuration, this machine and the servers. An entry is the configuration
+//! of one server in a file. `Context` is what a command works with: its configuration, database, screen and servers.
 
 mod contact;
 mod container;
@@ -260,7 +260,8 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, server_names: &[String], c
     checks
 }
 
-/// Checks that every placeholder of a server has a value and, outside a container, that its folder and program exist.
+/// Checks that every placeholder of a server has a value. If the server runs outside a container, also checks that its
+/// folder and its program exist.
 async fn placeholder_and_program_check(name: &str, spec: &ServerSpec, context: &Context) -> Option<Check> {
     let server = ServerName::new(name).ok()?;
     let hint = format!("correct the entry in {}", spec.source);

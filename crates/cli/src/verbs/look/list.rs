@@ -36,7 +36,7 @@ pub(crate) async fn run(args: ListArgs, context: &Context) -> Result<Exit, Failu
     // Unknown names stay in this list, so that connecting refuses them.
     let mut usable_names = server_names.clone();
     usable_names.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
-    // If the user named only broken entries, there is nothing to connect to.
+    // If the user named only servers whose configuration is broken, there is nothing to connect to.
     if server_names.is_empty() || !usable_names.is_empty() {
         let host = reach::connect_for_list(context, &loaded, &usable_names).await?;
         servers.extend(host.status().into_iter().map(Server::from));

@@ -74,7 +74,7 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failu
     follow(LogQuery { after: Some(last_id), limit: MAX_BATCH_LINES, ..query }, context).await
 }
 
-/// Shows the lines that `query` describes and those that come later, until the process ends, stdout is closed or the
+/// Shows the lines that `query` selects, and then new lines. Ends when the process is stopped, stdout is closed or the
 /// store fails.
 async fn follow(mut query: LogQuery, context: &Context) -> Result<Exit, Failure> {
     while !context.screen.is_stdout_closed() {

@@ -1,7 +1,7 @@
 //! Runs `toolrack call`. `Context` is what a command works with: its configuration, database, screen and servers.
 //!
 //! A tool is in quarantine if its definition has changed and the user has not approved the change; the host refuses its
-//! calls. An artifact is the file in which the host keeps a result that is too long or is not text.
+//! calls. An artifact is a file of the host with a result that is too long or is not text.
 
 pub(crate) mod render;
 
@@ -233,7 +233,7 @@ fn unknown_tool(host: &Host, unknown: &UnknownTool, target: &Target) -> Failure 
     Failure { server: named_server.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
 }
 
-/// Returns the failure for a tool that its server lists, but that the host has excluded because it cannot be used.
+/// Returns the failure for an excluded tool: its server lists it, but the host cannot use it.
 fn excluded_tool(host: &Host, selector: &str, target: &Target) -> Option<Failure> {
     host.status().into_iter().find_map(|status| {
         let server = &status.name;

@@ -1,5 +1,6 @@
 //! Runs `toolrack policy test`, `list`, `answers` and `forget`. A standing answer (`always`) of the user lets a tool
-//! run without a question. `Context` is what a command works with: its configuration, database, screen and servers.
+//! run without a question. Claims are what a server says about a tool, such as that it only reads. `Context` is what a
+//! command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
 pub(crate) mod render;
@@ -120,10 +121,10 @@ async fn known_claims(entry: &Entry, tool: &str, context: &Context) -> Option<An
 }
 
 /// Parses a caller, such as `gateway/claude-code`.
-fn parse_caller(typed: &str) -> Result<Caller, Failure> {
-    let (way, name) = match typed.split_once('/') {
+fn parse_caller(typed_caller: &str) -> Result<Caller, Failure> {
+    let (way, name) = match typed_caller.split_once('/') {
         Some((way, name)) => (way, Some(name)),
-        None => (typed, None),
+        None => (typed_caller, None),
     };
     let way = match way {
         "agent" => Way::Agent,

@@ -1,4 +1,5 @@
-//! Runs `toolrack secret set`, `list`, `rm` and `key`.
+//! Runs `toolrack secret set`, `list`, `rm` and `key`. Secrets are stored sealed: encrypted with a key. An entry is the
+//! configuration of one server in a file.
 //!
 //! The user types values unseen, and only servers get them: nothing here prints a value.
 
@@ -98,7 +99,7 @@ async fn set(args: SetSecretArgs, context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Returns a note that says where a new key is, if it is in a keychain or could not be stored in one.
+/// Returns a note about the place of a new key, if the key is in a keychain or could not be stored in one.
 fn new_key_note(secret_store: &SecretStore) -> Option<String> {
     match (secret_store.key_location(), secret_store.refusal()) {
         (KeyLocation::Keychain, _) => Some(format!("the key to it is in {}", secret_store.key_place())),

@@ -1,5 +1,5 @@
-//! Runs `toolrack login`, `logout` and `auth status`. `Context` is what a command works with: its configuration,
-//! database, screen and servers.
+//! Runs `toolrack login`, `logout` and `auth status`. An entry is the configuration of one server in a file. `Context`
+//! is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
 pub(crate) mod render;
@@ -149,8 +149,8 @@ pub(crate) async fn auth(verb: AuthVerb, context: &Context) -> Result<Exit, Fail
     Ok(Exit::Ok)
 }
 
-/// Returns the configured servers that use the sign-in of `account` at `resource`. Leaves out entries that wait for the
-/// user's agreement, because their placeholders must not be filled in yet, and entries whose URL has no value.
+/// Returns the configured servers that use the sign-in of `account` at `resource`. Leaves out entries without a URL.
+/// Also leaves out entries that wait for the user's agreement: their placeholders must not be filled in yet.
 async fn servers_using_account(resource: &str, account: &str, loaded: &Loaded, context: &Context) -> Vec<String> {
     let mut servers = Vec::new();
     for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust == Trust::Trusted) {

@@ -159,15 +159,16 @@ fn choose_reach(client: Client, args: &ConnectArgs, context: &Context) -> Result
     Ok(Reach::Program { command: command_name(client, context)?, args })
 }
 
-/// Returns whether `url` can be an endpoint of a daemon for MCP clients. Without `/mcp` at its end, no client would find
-/// anything there, and an undo would not know the entry.
+/// Returns whether `url` can be an endpoint of a daemon for MCP clients. Without `/mcp` at its end, no client would
+/// find anything there, and an undo would not recognize the entry that it has to remove.
 fn is_endpoint(url: &str) -> bool {
     Url::parse(url).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https") && url.has_host() && url.path().trim_end_matches('/').ends_with("/mcp")
     })
 }
 
-/// Returns the command by which the client finds this program: its name if that is on the PATH, or else its full path.
+/// Returns the command with which the client starts this program: the name of the program if the PATH leads to it, and
+/// otherwise the full path.
 fn command_name(client: Client, context: &Context) -> Result<String, Failure> {
     let this_program = std::env::current_exe()
         .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the system does not say where this program is"))?;

@@ -328,8 +328,8 @@ fn stop_message(outcome: &StopOutcome) -> String {
 
 /// Returns how long this daemon may take to end before it is killed: what the user typed, or else [`STOP_TIMEOUT`] more
 /// than its calls may take.
-fn time_to_end(daemon: &DaemonRecord, typed: Option<Duration>) -> Duration {
-    typed.unwrap_or_else(|| Duration::from_secs(daemon.seconds_for_calls).saturating_add(STOP_TIMEOUT))
+fn time_to_end(daemon: &DaemonRecord, typed_timeout: Option<Duration>) -> Duration {
+    typed_timeout.unwrap_or_else(|| Duration::from_secs(daemon.seconds_for_calls).saturating_add(STOP_TIMEOUT))
 }
 
 /// Ends the daemon that runs, and waits until it is gone; kills it after `kill_after`, or else after [`time_to_end`].

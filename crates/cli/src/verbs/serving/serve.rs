@@ -177,8 +177,7 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
     Ok(exit)
 }
 
-/// Checks what a daemon with these options reads before it listens: the configuration, and the files that the options
-/// name.
+/// Checks the configuration and the files that the options name: a daemon reads them before it listens.
 ///
 /// # Errors
 /// When such a daemon could not start.

@@ -2,8 +2,8 @@
 //!
 //! A turn is one message of the user, and all that the model does until it has answered. `Context` is what a command
 //! works with: its configuration, database, screen and servers. A `Journal` writes a conversation into the database.
-//! Besides the user's servers, a model gets servers of this program: one to find tools, one to read long results (the
-//! artifacts), and with `--code` one to run scripts.
+//! Besides the user's servers, a model gets servers of this program. One finds tools, one reads long results (the
+//! artifacts), and with `--code` one runs scripts.
 
 pub(crate) mod code;
 
@@ -83,7 +83,7 @@ pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, F
     context.sample_with(&selected_model);
     let store = || context.store().ok().filter(|_| !args.no_save).cloned();
     let (journal, opened_session) = match &args.session {
-        Some(typed) => sessions::resume(typed, selected_model.model.name(), context).await?,
+        Some(typed_id) => sessions::resume(typed_id, selected_model.model.name(), context).await?,
         None => (Journal::new(store(), selected_model.model.name(), context.conceal()), OpenedSession::default()),
     };
     if prompt.is_none() && opened_session.interrupted_turn.is_none() {
@@ -92,7 +92,7 @@ pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, F
     context.forget_old_sessions(&loaded, journal.id()).await;
     let tools = Tools::start(&args.talk, &loaded, OnFailure::Report, context).await?;
     let message = match prompt {
-        Some(prompt) => Some(tools.compose(&prompt.typed, prompt.piped.as_deref(), &context.screen).await?),
+        Some(prompt) => Some(tools.compose(&prompt.typed_text, prompt.piped_text.as_deref(), &context.screen).await?),
         None => None,
     };
     let mut turn = new_or_resumed_turn(opened_session, message, selected_model.limits);
@@ -124,20 +124,20 @@ pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, F
 /// The question to the model.
 struct Prompt {
     /// The words that the user typed, which may name resources.
-    typed: String,
+    typed_text: String,
     /// The content of stdin, which may come from any source.
-    piped: Option<String>,
+    piped_text: Option<String>,
 }
 
 /// Reads the typed words and the content of stdin; `None` when both are empty.
 async fn read_prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Failure> {
-    let typed = words.join(" ").trim().to_owned();
-    let piped = match std::io::stdin().is_terminal() {
+    let typed_text = words.join(" ").trim().to_owned();
+    let piped_text = match std::io::stdin().is_terminal() {
         true => String::new(),
         false => input::read("the prompt", "-".to_owned(), screen).await?,
     };
-    let piped = Some(piped.trim_end().to_owned()).filter(|piped| !piped.is_empty());
-    Ok((!typed.is_empty() || piped.is_some()).then_some(Prompt { typed, piped }))
+    let piped_text = Some(piped_text.trim_end().to_owned()).filter(|piped_text| !piped_text.is_empty());
+    Ok((!typed_text.is_empty() || piped_text.is_some()).then_some(Prompt { typed_text, piped_text }))
 }
 
 /// Returns a new turn that answers `message`. Without a message, returns the interrupted turn, which then continues.
@@ -275,20 +275,20 @@ impl Tools {
         &self.rules
     }
 
-    /// Returns the user's message: `typed`, the resources that `typed` names, and `appended`. Shows on `screen` which
-    /// resources were read.
+    /// Returns the user's message: `typed_text`, the resources that `typed_text` names, and `appended`. Shows on
+    /// `screen` which resources were read.
     ///
     /// # Errors
     /// When one of the resources cannot be read.
     pub(crate) async fn compose(
         &self,
-        typed: &str,
+        typed_text: &str,
         appended: Option<&str>,
         screen: &Screen,
     ) -> Result<Message, Failure> {
         let servers: Vec<_> = self.servers().into_iter().map(|server| server.name).collect();
         let sources = MentionSources { host: &self.host, servers: &servers, conceal: &self.conceal };
-        let composed = sources.compose(typed, appended).await?;
+        let composed = sources.compose(typed_text, appended).await?;
         for line in &composed.resource_lines {
             screen.safe_note(line);
         }
@@ -305,7 +305,7 @@ impl Tools {
         self.host.status().into_iter().filter(|server| !self.is_own_server(&server.name)).collect()
     }
 
-    /// Returns the user's servers that can be asked for resources and prompts; a request starts those that are idle.
+    /// Returns the user's servers that can be asked for resources and prompts. A request starts an idle server.
     pub(crate) fn servers_to_ask(&self) -> Vec<ServerName> {
         reach::servers_to_ask(&self.host).into_iter().filter(|server| !self.is_own_server(server)).collect()
     }
@@ -422,7 +422,7 @@ pub(crate) fn warn_of_useless_rules(args: &RulesArgs, loaded: &Loaded, own_serve
     }
 }
 
-/// Warns of typed patterns that match no tool, although every server that they may name is connected: the user has
+/// Warns of each typed pattern that matches no tool, if every server that it may name is connected. The user has
 /// probably misspelt the name of a tool.
 fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
     let (status, catalog) = (host.status(), host.catalog());

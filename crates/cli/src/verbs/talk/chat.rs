@@ -110,7 +110,7 @@ async fn start(args: &ChatArgs, context: &Context) -> Result<PreparedChat, Failu
     context.sample_with(&selected_model);
     let model = selected_model.model.name();
     let conversation = match &args.resume {
-        Some(typed) => Conversation::resumed(sessions::resume(typed, model, context).await?),
+        Some(typed_id) => Conversation::resumed(sessions::resume(typed_id, model, context).await?),
         None => Conversation {
             journal: Journal::new(context.store().ok().cloned(), model, context.conceal()),
             messages: Vec::new(),
@@ -228,13 +228,13 @@ impl Chat<'_> {
 
     /// Runs the command that the user typed, or turns other text into a message. Ctrl-C cancels this, but does not end
     /// the conversation.
-    async fn handle(&mut self, typed: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
+    async fn handle(&mut self, typed_text: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
         // A separate receiver, because the command borrows all of `self`.
         let mut interrupts = StopSignals::new()?;
         let next_step = tokio::select! {
             biased;
             () = interrupts.interrupted() => None,
-            next_step = self.run_or_compose(typed, conversation) => Some(next_step),
+            next_step = self.run_or_compose(typed_text, conversation) => Some(next_step),
         };
         if next_step.is_none() {
             // The old receiver would report the same Ctrl-C once more.
@@ -243,12 +243,12 @@ impl Chat<'_> {
         next_step.unwrap_or(Ok(NextStep::ReadInput))
     }
 
-    async fn run_or_compose(&mut self, typed: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
+    async fn run_or_compose(&mut self, typed_text: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
         let servers: Vec<_> = self.tools.servers().into_iter().map(|server| server.name).collect();
-        match commands::parse(typed, &servers) {
+        match commands::parse(typed_text, &servers) {
             Some(command) => self.run_command(command?, conversation).await,
             None => {
-                let message = self.tools.compose(typed, None, &self.context.screen).await?;
+                let message = self.tools.compose(typed_text, None, &self.context.screen).await?;
                 Ok(NextStep::SendTurn(vec![message]))
             }
         }
@@ -294,7 +294,7 @@ impl Chat<'_> {
         let screen = Arc::clone(&self.context.screen);
         let mut live_turn = LiveTurn::new(screen, self.agent.host.catalog(), journal, format);
         let turn_result = self.run_turn(&mut turn, &mut live_turn).await;
-        // Without a terminal, a turn in which the model failed stays open, so that another command can continue it.
+        // Without a terminal, a turn stays open if the model has failed. Another command can then continue it.
         let is_interactive = self.context.screen.interactive();
         let cancel_result = match &turn_result {
             None => live_turn.cancel(&mut turn).await,

@@ -59,26 +59,30 @@ pub(crate) async fn run(verb: SessionsVerb, context: &Context) -> Result<Exit, F
     }
 }
 
-/// Returns the session that `typed` names: an id, the beginning of one, or `last`.
+/// Returns the session that `typed_id` names: an id, the beginning of one, or `last`.
 ///
 /// # Errors
 /// When no session, or more than one, has that id. The failure has suggestions.
-pub(crate) async fn find_session(typed: &str, context: &Context) -> Result<Session, Failure> {
+pub(crate) async fn find_session(typed_id: &str, context: &Context) -> Result<Session, Failure> {
     let store = context.store()?;
-    match store.find_session(typed, OwnerFilter::All).await {
+    match store.find_session(typed_id, OwnerFilter::All).await {
         Err(error @ StoreError::UnknownSession { .. }) => {
-            Err(with_suggestion(typed, session_failure(&error), context).await)
+            Err(with_suggestion(typed_id, session_failure(&error), context).await)
         }
         result => result.map_err(|error| session_failure(&error)),
     }
 }
 
-/// Opens the conversation that `typed` names, to continue it with this model.
+/// Opens the conversation that `typed_id` names, to continue it with this model.
 ///
 /// # Errors
 /// As for [`find_session`], and when the conversation cannot be opened.
-pub(crate) async fn resume(typed: &str, model: &str, context: &Context) -> Result<(Journal, OpenedSession), Failure> {
-    let session = find_session(typed, context).await?;
+pub(crate) async fn resume(
+    typed_id: &str,
+    model: &str,
+    context: &Context,
+) -> Result<(Journal, OpenedSession), Failure> {
+    let session = find_session(typed_id, context).await?;
     Journal::open(context.store()?, session, model, context.conceal()).await.map_err(|error| session_failure(&error))
 }
 
@@ -98,8 +102,8 @@ pub(crate) fn session_failure(error: &StoreError) -> Failure {
     }
 }
 
-/// Adds a suggestion to `failure`: a session whose id or title is similar to `typed`.
-async fn with_suggestion(typed: &str, failure: Failure, context: &Context) -> Failure {
+/// Adds a suggestion to `failure`: a session whose id or title is similar to `typed_id`.
+async fn with_suggestion(typed_id: &str, failure: Failure, context: &Context) -> Failure {
     let query = SessionQuery { limit: MAX_SEARCHED_SESSIONS, ..SessionQuery::default() };
     let store = match context.store() {
         Ok(store) => store,
@@ -111,15 +115,16 @@ async fn with_suggestion(typed: &str, failure: Failure, context: &Context) -> Fa
         let failure = Failure { message: "there are no sessions yet".to_owned(), ..failure };
         return failure.hint("`toolrack ask` and `toolrack chat` begin one");
     }
-    let by_exact_title = newest_sessions.iter().find(|session| session.title.to_lowercase() == typed.to_lowercase());
+    let by_exact_title = newest_sessions.iter().find(|session| session.title.to_lowercase() == typed_id.to_lowercase());
     let suggested_session = by_exact_title.or_else(|| {
         // Compare with as many characters of each id as the user typed, but at least 8, which lists always show.
         let id_starts = newest_sessions.iter().map(|session| session.id.to_string());
-        let id_starts: Vec<_> = id_starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
-        let similar = closest(typed, id_starts.iter().map(String::as_str));
+        let id_starts: Vec<_> =
+            id_starts.map(|id| id.chars().take(typed_id.len().max(8)).collect::<String>()).collect();
+        let similar = closest(typed_id, id_starts.iter().map(String::as_str));
         let by_id = similar.and_then(|similar| id_starts.iter().position(|start| start == similar));
         let by_similar_title = || {
-            let similar = closest(typed, newest_sessions.iter().map(|session| session.title.as_str()))?;
+            let similar = closest(typed_id, newest_sessions.iter().map(|session| session.title.as_str()))?;
             newest_sessions.iter().position(|session| session.title == similar)
         };
         by_id.or_else(by_similar_title).and_then(|index| newest_sessions.get(index))
@@ -138,7 +143,7 @@ async fn list(args: ListSessionsArgs, context: &Context) -> Result<Exit, Failure
     let loaded = context.read().await;
     context.forget_old_sessions(&loaded, None).await;
     let after = match &args.after {
-        Some(typed) => Some(find_session(typed, context).await?),
+        Some(typed_id) => Some(find_session(typed_id, context).await?),
         None => None,
     };
     let store = context.store()?;
@@ -228,8 +233,8 @@ async fn rename(args: RenameSessionArgs, context: &Context) -> Result<Exit, Fail
 
 async fn delete(args: DeleteSessionsArgs, context: &Context) -> Result<Exit, Failure> {
     let mut sessions_to_delete: Vec<Session> = Vec::new();
-    for typed in &args.sessions {
-        let session = find_session(typed, context).await?;
+    for typed_id in &args.sessions {
+        let session = find_session(typed_id, context).await?;
         if !sessions_to_delete.contains(&session) {
             sessions_to_delete.push(session);
         }

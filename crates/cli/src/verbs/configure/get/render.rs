@@ -1,4 +1,4 @@
-//! Shows the entry of a server: its content, and the file that it is in.
+//! Shows the entry of a server (its configuration): its content, and the file that it is in.
 
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -1,5 +1,6 @@
-//! Shows servers and their states. A pin is the definition of a tool as the user trusts it; a tool that differs from
-//! its pin is in quarantine.
+//! Shows servers and their states. An entry is the configuration of one server in a file. A pin is the definition of a
+//! tool as the user trusts it; a tool that differs from its pin is in quarantine. A finding is a suspicious place in
+//! the definition of a tool.
 
 use std::collections::BTreeSet;
 

@@ -32,7 +32,7 @@ struct VerifyExportDocument {
 #[derive(Debug, Serialize)]
 struct Log {
     log: String,
-    /// The number of heads. A head is a signed file that lists exported objects, and says where the log ended at that
+    /// The number of heads. A head is a signed file. It lists exported objects, and says where the log ended at that
     /// time.
     heads: u64,
     /// The number of rows that are as they were signed.

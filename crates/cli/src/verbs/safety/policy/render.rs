@@ -1,5 +1,5 @@
 //! Shows the rules about calls, and the verdict of the rules on one call: whether it runs, needs an approval or is
-//! refused, and why.
+//! refused, and why. Claims are what a server says about a tool, such as that it only reads.
 
 use std::path::PathBuf;
 

@@ -138,7 +138,7 @@ pub(super) fn serve_words(verb: &str, words: &[OsString]) -> Vec<OsString> {
     serve
 }
 
-/// Returns the exit code for a daemon that did not start, and ended with `status`: never that of success.
+/// Returns the exit code for a daemon that did not start and has ended with `status`. It is never that of success.
 fn failed_exit(status: ExitStatus) -> Exit {
     let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
     code.map_or(Exit::Other, Exit::from_code)

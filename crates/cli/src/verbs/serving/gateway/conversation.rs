@@ -1,4 +1,4 @@
-//! Remembers what a client and a backend of the gateway have agreed, so that the next backend can continue the
+//! Remembers the agreements between a client and a backend of the gateway, so that the next backend can continue the
 //! conversation. A backend answers the client: it is a daemon, or the gateway in this process.
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,7 +33,7 @@ const OWN_ID_PREFIX: &str = "toolrack-gateway-";
 /// A conversation, from the client's first message on. Lines are stored without their line breaks.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
-    /// The client's requests that have no response yet and that it did not cancel, by their ids as JSON.
+    /// The client's open requests, by their ids as JSON: they have no response, and the client has not cancelled them.
     pending_requests: HashMap<String, PendingRequest>,
     /// The `initialize` request, once it was answered. Only the older era of MCP (before 2026-07-28) has this request.
     initialize_request: Option<Value>,

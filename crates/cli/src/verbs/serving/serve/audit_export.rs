@@ -1,6 +1,8 @@
-//! Prepares the export of a team's audit logs as `[audit_export]` of the team file describes it: the key that signs,
-//! the place that objects are written to, and the logs themselves. A team has tenants, each with servers and data of
-//! its own, and each tenant has members: people and services. The daemon has a log, and so has each tenant.
+//! Prepares the export of a team's audit logs, as `[audit_export]` of the team file describes it. The parts are the key
+//! that signs, the place to which objects are written, and the logs.
+//!
+//! A team has tenants, each with servers and data of its own, and each tenant has members: people and services. The
+//! daemon has a log, and so has each tenant.
 
 use std::{
     collections::HashSet,

@@ -17,8 +17,8 @@ use toolrack_daemon::Tls;
 use super::args::ServeArgs;
 use crate::error::{Failure, in_words, with_causes};
 
-/// How often the files are read even if no change was noticed: the watcher does not notice a change behind a symbolic
-/// link in a mounted folder.
+/// How often the files are read even without a notice of a change. The watcher misses changes behind a symbolic link in
+/// a mounted folder.
 const READ_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The certificate and its key, each in a file.

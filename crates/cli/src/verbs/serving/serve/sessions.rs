@@ -1,6 +1,6 @@
 //! Makes a world (a host with its rules, questions and events) for each session of an MCP client. Its host runs the
-//! servers that run once for each session. All other parts come from the world of the session's user, who is the user
-//! of the machine or a member of a tenant of a team.
+//! servers that run once for each session. All other parts come from the world of the session's user: the user of the
+//! machine, or a member of a tenant of a team.
 
 use std::sync::Arc;
 

@@ -154,8 +154,8 @@ impl TenantDatabase {
         Ok(Self { team_file, server })
     }
 
-    /// Writes a link to the server into the folder of the daemon and into the existing folders of tenants, so that
-    /// other commands find the rows there. Does nothing if the rows are in files.
+    /// Writes a link to the server into the folder of the daemon, and into each folder of a tenant that exists. With
+    /// the link, other commands find the rows on the server. Does nothing if the rows are in files.
     async fn link_folders(&self, file: &TeamFile, context: &Context) -> Result<(), Failure> {
         if self.server.is_none() {
             return Ok(());
@@ -468,8 +468,8 @@ fn make_member_world(
     }
 }
 
-/// Returns the environment of a tenant. From the daemon, it has the variables that say nothing about the daemon's user,
-/// and those that the team file names. The tenant's folder is its home. It also has the key to secrets, which
+/// Returns the environment of a tenant. It has some variables of the daemon: those that say nothing about the daemon's
+/// user, and those that the team file names. The tenant's folder is its home. It also has the key to secrets, which
 /// [`Context::open`] takes out of the environment.
 fn tenant_environment(tenant: &Tenant, daemon_environment: &Environment, key: Option<&OsStr>) -> Environment {
     let is_about_no_user =

@@ -33,7 +33,7 @@ const MAX_SHOWN: usize = 20;
 pub(super) enum NextStep {
     ReadInput,
     Leave,
-    /// Send these messages as the user's turn.
+    /// Send these messages to the model as the user's next message.
     SendTurn(Vec<Message>),
 }
 
@@ -86,7 +86,7 @@ impl Chat<'_> {
                 let list = ListSessionsArgs { limit: MAX_SHOWN, search: None, after: None };
                 sessions::run(SessionsVerb::List(list), self.context).await?;
             }
-            Command::Resume(typed) => *conversation = self.resume(&typed).await?,
+            Command::Resume(typed_id) => *conversation = self.resume(&typed_id).await?,
             Command::New => conversation.begin_new(self),
             Command::Export(file) => self.export(file, conversation).await?,
             Command::Cost => self.show_cost(conversation).await?,
@@ -148,9 +148,9 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Opens the conversation that `typed` names, and shows its end.
-    async fn resume(&self, typed: &str) -> Result<Conversation, Failure> {
-        let session = sessions::find_session(typed, self.context).await?;
+    /// Opens the conversation that `typed_id` names, and shows its end.
+    async fn resume(&self, typed_id: &str) -> Result<Conversation, Failure> {
+        let session = sessions::find_session(typed_id, self.context).await?;
         let opened_session =
             Journal::open(self.context.store()?, session, self.agent.model.name(), self.context.conceal()).await;
         let conversation = Conversation::resumed(opened_session.map_err(|error| sessions::session_failure(&error))?);

@@ -33,12 +33,12 @@ fn suggestions(text: &str, cursor: usize, known_items: &KnownItems) -> Vec<Sugge
         .map_or(0, |space| space + text_before_cursor[space..].chars().next().map_or(0, char::len_utf8));
     let word = &text_before_cursor[word_start..];
     let mention = word.trim_start_matches(OPENING_CHARACTERS);
-    let mut suggestions = if let Some(typed) = mention.strip_prefix('@') {
-        suggest_mentions(known_items, typed, Span::new(cursor - mention.len(), cursor))
+    let mut suggestions = if let Some(typed_prefix) = mention.strip_prefix('@') {
+        suggest_mentions(known_items, typed_prefix, Span::new(cursor - mention.len(), cursor))
     } else if word_start == 0
-        && let Some(typed) = word.strip_prefix('/')
+        && let Some(typed_prefix) = word.strip_prefix('/')
     {
-        suggest_commands(known_items, typed, Span::new(0, cursor))
+        suggest_commands(known_items, typed_prefix, Span::new(0, cursor))
     } else if let Some(command) = text_before_cursor.strip_prefix('/').filter(|_| !word.contains('=')) {
         suggest_arguments(known_items, command, word, Span::new(word_start, cursor))
     } else {
@@ -54,11 +54,12 @@ fn suggestion(value: String, about: &str, span: Span) -> Suggestion {
 }
 
 /// Completes the name of a server first, and then one of its resources, as a shell completes folders and files.
-fn suggest_mentions(known_items: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
+fn suggest_mentions(known_items: &KnownItems, typed_prefix: &str, span: Span) -> Vec<Suggestion> {
     let (servers, resources) = (known_items.servers(), known_items.resources());
-    let is_complete = |server: &&String| typed.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with(':'));
+    let is_complete =
+        |server: &&String| typed_prefix.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with(':'));
     if servers.iter().find(is_complete).is_some() {
-        let matching = resources.iter().filter(|resource| resource.word.starts_with(typed));
+        let matching = resources.iter().filter(|resource| resource.word.starts_with(typed_prefix));
         return matching
             .map(|resource| Suggestion {
                 append_whitespace: resource.is_complete,
@@ -67,18 +68,18 @@ fn suggest_mentions(known_items: &KnownItems, typed: &str, span: Span) -> Vec<Su
             .collect();
     }
     let has_resources = |server: &&String| resources.iter().any(|resource| resource.server == **server);
-    let matching = servers.iter().filter(|server| server.starts_with(typed)).filter(has_resources);
+    let matching = servers.iter().filter(|server| server.starts_with(typed_prefix)).filter(has_resources);
     matching.map(|server| suggestion(format!("@{server}:"), "", span)).collect()
 }
 
-fn suggest_commands(known_items: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
-    let matching = COMMANDS.iter().filter(|command| command.name.starts_with(typed));
+fn suggest_commands(known_items: &KnownItems, typed_prefix: &str, span: Span) -> Vec<Suggestion> {
+    let matching = COMMANDS.iter().filter(|command| command.name.starts_with(typed_prefix));
     let commands = matching.map(|command| Suggestion {
         append_whitespace: !command.argument.is_empty(),
         ..suggestion(format!("/{}", command.name), command.about, span)
     });
     let prompts = known_items.prompts();
-    let matching = prompts.iter().filter(|prompt| prompt.word.starts_with(typed));
+    let matching = prompts.iter().filter(|prompt| prompt.word.starts_with(typed_prefix));
     let prompts = matching.map(|prompt| Suggestion {
         append_whitespace: !prompt.arguments.is_empty(),
         ..suggestion(format!("/{}", prompt.word), &prompt.about, span)

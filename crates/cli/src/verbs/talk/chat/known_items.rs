@@ -22,7 +22,7 @@ const MAX_WORD_BYTES: usize = 300;
 /// The most bytes of a description.
 const MAX_DESCRIPTION_BYTES: usize = 80;
 
-/// The prompts and resources of all servers; shared by the task that lists them and the code that offers them.
+/// The prompts and resources of all servers. The task that lists them and the code that offers them share this.
 #[derive(Debug, Default)]
 pub(super) struct KnownItems(ArcSwap<Vec<Arc<ServerItems>>>);
 
@@ -171,7 +171,8 @@ async fn collect_items(
     known_items: Arc<KnownItems>,
     is_wanted: impl Fn(&ServerName) -> bool + Send,
 ) {
-    // Leaves out idle servers, unlike `reach::servers_to_ask`: a request would start them, and completion starts none.
+    // Unlike `reach::servers_to_ask`, leaves out idle servers: a request would start them, and completion starts no
+    // server.
     let is_connected = |state: &State| matches!(state, State::Connected { .. } | State::ToolsFailed { .. });
     let mut requests = JoinSet::new();
     let connected = host.status().into_iter().filter(|server| is_connected(&server.state)).map(|server| server.name);

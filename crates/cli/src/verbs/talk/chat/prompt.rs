@@ -121,9 +121,9 @@ fn find_prompt<'a>(server: &str, name: &str, prompts: &'a [Prompt]) -> Result<&'
 }
 
 /// Refuses arguments that the prompt does not have: a misspelt one would go unnoticed.
-fn refuse_unknown_arguments(prompt: &Prompt, typed: &BTreeMap<String, String>) -> Result<(), Failure> {
+fn refuse_unknown_arguments(prompt: &Prompt, typed_arguments: &BTreeMap<String, String>) -> Result<(), Failure> {
     let names = || prompt.arguments.iter().map(|argument| &*argument.name);
-    match typed.keys().find(|name| !names().any(|known| known == *name)) {
+    match typed_arguments.keys().find(|name| !names().any(|known| known == *name)) {
         None => Ok(()),
         Some(name) => {
             let hint = match closest(name, names()) {
@@ -158,8 +158,8 @@ async fn to_model_message(
 }
 
 /// Turns `messages` into the user's turn. Consecutive messages of the same role become one. Models expect that the user
-/// speaks first and last: if that is not so, all messages become one message of the user, which marks what the model
-/// said.
+/// speaks first and last. If the messages are in another order, all become one message of the user, in which the words
+/// of the model are marked.
 fn to_user_turn(messages: Vec<Message>) -> Vec<Message> {
     let is_from_user = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
     let keeps_roles = is_from_user(messages.first()) && is_from_user(messages.last());
