@@ -249,7 +249,7 @@ impl Terminal {
                 self.screen.safe_note(&format!("answered as --answer says: {}", names.join(", ")));
                 Some(Elicited::Accept(values))
             }
-            Ok(None) if self.screen.interactive() => None,
+            Ok(None) if self.screen.is_interactive() => None,
             // `values_for` returns `None` only if a field has no answer, so there is a field to name.
             Ok(None) => {
                 let missing =
@@ -307,7 +307,7 @@ impl Asker for Terminal {
         let mut abilities = Abilities::NONE;
         abilities.roots = !self.roots.is_empty();
         abilities.forms = self.answers.is_some();
-        if self.screen.interactive() {
+        if self.screen.is_interactive() {
             abilities.confirm = true;
             abilities.forms = true;
             abilities.urls = true;

@@ -13,13 +13,13 @@ use toolrack_host::{
     spec::Era,
 };
 
-/// Stores everything in `inner`, with secrets hidden.
-pub(crate) struct Concealing<T> {
+/// A store that hides secrets: it stores everything in `inner`, without the secrets.
+pub(crate) struct ConcealingStore<T> {
     inner: T,
     secrets: Arc<Interpolate>,
 }
 
-impl<T> Concealing<T> {
+impl<T> ConcealingStore<T> {
     pub(crate) fn new(inner: T, secrets: Arc<Interpolate>) -> Self {
         Self { inner, secrets }
     }
@@ -34,13 +34,13 @@ impl<T> Concealing<T> {
     }
 }
 
-impl<T> fmt::Debug for Concealing<T> {
+impl<T> fmt::Debug for ConcealingStore<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Concealing").finish_non_exhaustive()
+        f.debug_struct("ConcealingStore").finish_non_exhaustive()
     }
 }
 
-impl<T: Artifacts> Artifacts for Concealing<T> {
+impl<T: Artifacts> Artifacts for ConcealingStore<T> {
     fn keep<'a>(
         &'a self,
         server: &'a ServerName,
@@ -52,7 +52,7 @@ impl<T: Artifacts> Artifacts for Concealing<T> {
     }
 }
 
-impl<T: Memory> Memory for Concealing<T> {
+impl<T: Memory> Memory for ConcealingStore<T> {
     fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>> {
         self.inner.era(fingerprint)
     }
@@ -76,7 +76,7 @@ impl<T: Memory> Memory for Concealing<T> {
 }
 
 /// Definitions are stored without secrets; their hashes are those of the unchanged definitions.
-impl<T: Pins> Pins for Concealing<T> {
+impl<T: Pins> Pins for ConcealingStore<T> {
     fn recall<'a>(
         &'a self,
         server: &'a PinnedServer,

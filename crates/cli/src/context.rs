@@ -222,7 +222,7 @@ impl Context {
     /// # Errors
     /// When no user can be asked; `why` says why a user must be asked.
     pub(crate) fn require_user(&self, why: &str) -> Result<(), Failure> {
-        if self.screen.interactive() {
+        if self.screen.is_interactive() {
             return Ok(());
         }
         Err(Failure::usage(format!("{why}, and no user can be asked")).hint("check it, then add `--yes`"))

@@ -97,7 +97,8 @@ enum Output {
     Piece(String),
     /// A line about the turn, on stderr.
     Line(String),
-    /// A line of another source, which waits until it interrupts neither the answer nor a question.
+    /// A line about something other than the turn, such as a server that is disconnected. It waits until it interrupts
+    /// neither the answer nor a question.
     News(String),
     /// The progress line.
     Status(SentStatus),
@@ -145,7 +146,7 @@ impl OutputSender {
     }
 }
 
-/// Shows lines of other sources during a turn.
+/// Shows news during a turn: lines about something else, such as a server that is disconnected.
 #[derive(Clone, Debug)]
 pub(crate) struct NewsSender(mpsc::UnboundedSender<Output>);
 

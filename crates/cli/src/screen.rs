@@ -38,13 +38,13 @@ const CLEAR_ALL: &str = "\u{1b}[2J\u{1b}[H";
 /// Prints all output of the program.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    json: bool,
-    quiet: bool,
-    verbose: bool,
+    prints_json: bool,
+    is_quiet: bool,
+    is_verbose: bool,
     device: Device,
     layout: Layout,
     /// Whether a user reads stderr and types on stdin.
-    interactive: bool,
+    is_interactive: bool,
     status: Mutex<Status>,
     question_clock: Mutex<QuestionClock>,
     /// Whether the reader of stdout has closed it.
@@ -116,12 +116,12 @@ impl Screen {
     fn with_device(device: Device, global: &Global, terminal: TerminalProperties) -> Self {
         let TerminalProperties { interactive, shows_status, unicode, .. } = terminal;
         Self {
-            json: global.json,
-            quiet: global.quiet,
-            verbose: global.verbose > 0,
+            prints_json: global.json,
+            is_quiet: global.quiet,
+            is_verbose: global.verbose > 0,
             layout: Layout { unicode, width: device.columns(Stream::Out) },
             device,
-            interactive,
+            is_interactive: interactive,
             status: Mutex::new(if shows_status { Status::Clear } else { Status::Disabled }),
             question_clock: Mutex::default(),
             is_stdout_closed: AtomicBool::new(false),
@@ -140,7 +140,7 @@ impl Screen {
         TerminalProperties {
             out: self.device.properties(Stream::Out),
             err: self.device.properties(Stream::Err),
-            interactive: self.interactive,
+            interactive: self.is_interactive,
             shows_status: *self.status() != Status::Disabled,
             unicode: self.layout.unicode,
         }
@@ -167,9 +167,9 @@ impl Screen {
         Layout { width: self.device.columns(Stream::Out), ..self.layout }
     }
 
-    /// Whether data is printed as JSON (`--json`).
-    pub(crate) fn json(&self) -> bool {
-        self.json
+    /// Returns whether data is printed as JSON (`--json`).
+    pub(crate) fn prints_json(&self) -> bool {
+        self.prints_json
     }
 
     /// Whether stdout is a terminal.
@@ -184,8 +184,8 @@ impl Screen {
     }
 
     /// Whether there is a user to ask.
-    pub(crate) fn interactive(&self) -> bool {
-        self.interactive
+    pub(crate) fn is_interactive(&self) -> bool {
+        self.is_interactive
     }
 
     /// Whether messages to the user may have colour.
@@ -279,7 +279,7 @@ impl Screen {
 
     /// Prints a message in addition to the data, as one line; not with `--quiet`.
     pub(crate) fn note(&self, message: &str) {
-        if !self.quiet {
+        if !self.is_quiet {
             self.message(&text::for_line(message));
         }
     }
@@ -287,21 +287,21 @@ impl Screen {
     /// Prints a detail for users who ask for more (`-v`). The message must be safe to print: all text of servers in it
     /// is escaped.
     pub(crate) fn detail(&self, message: &str) {
-        if self.verbose {
+        if self.is_verbose {
             self.message(message);
         }
     }
 
     /// Prints a line in addition to the data; not with `--quiet`. The line must be safe to print.
     pub(crate) fn safe_note(&self, line: &str) {
-        if !self.quiet {
+        if !self.is_quiet {
             self.message(line);
         }
     }
 
     /// Prints a warning, which does not make the command fail; not with `--quiet`.
     pub(crate) fn warning(&self, message: &str) {
-        if !self.quiet {
+        if !self.is_quiet {
             let label = paint(Tone::Waiting, "warning:");
             self.message(&format!("{label} {}", text::for_line(message)));
         }
@@ -397,14 +397,14 @@ impl Screen {
 
     /// Prints a problem of a configuration file, which takes several lines; with `--quiet` only if it is an error.
     pub(crate) fn problem(&self, problem: &Problem) {
-        if problem.is_error() || !self.quiet {
+        if problem.is_error() || !self.is_quiet {
             self.message(&problem.to_string());
         }
     }
 
     /// Prints the failure that ends the command: for users, or with `--json` as one line of JSON.
     pub(crate) fn failure(&self, failure: &Failure) {
-        if self.json {
+        if self.prints_json {
             // A failure has only texts and JSON, so this cannot fail.
             let line = serde_json::to_string(&ErrorLine { error: failure });
             self.write_stderr(&format!("{}\n", escape_invisible(&line.unwrap_or_default())));

@@ -10,7 +10,7 @@ use toolrack_store::{ArtifactFolder, Store};
 use toolrack_team::TenantQuotas;
 
 use super::{Context, tape::Tape};
-use crate::{audit::AuditRecorder, concealing::Concealing, log_keeper::LogKeeper};
+use crate::{audit::AuditRecorder, concealing::ConcealingStore, log_keeper::LogKeeper};
 
 /// The supervisor: the program that runs between the host and a stdio server.
 const SUPERVISOR: &str = "toolrack-supervisor";
@@ -79,7 +79,7 @@ impl HostParts {
             .resolver(secrets())
             .authorizer(Arc::new(self.sign_in.clone()))
             .asker(asker)
-            .artifacts(Arc::new(Concealing::new(self.artifacts.clone(), secrets())))
+            .artifacts(Arc::new(ConcealingStore::new(self.artifacts.clone(), secrets())))
             .gate(Arc::new(SecretGate::new(gate, secrets())))
             .egress(self.egress.clone())
             .quotas(Arc::new(self.quotas.clone()))
@@ -95,11 +95,11 @@ impl HostParts {
             builder = builder.on_message(Arc::clone(on_message));
         }
         if let Some(store) = self.store_unless_replaying() {
-            let memory = Arc::new(Concealing::new(store.clone(), secrets()));
+            let memory = Arc::new(ConcealingStore::new(store.clone(), secrets()));
             if self.tape.is_none() && self.loan.is_none() {
                 // Other hosts use no stored lists of tools. A recording must contain everything that a server says. And
                 // a server may offer tools to one member or session that are not for others.
-                builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory));
+                builder = builder.memory(Arc::<ConcealingStore<Store>>::clone(&memory));
             }
             builder = builder.pins(memory);
             if self.keeps_answers {

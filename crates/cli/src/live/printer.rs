@@ -8,7 +8,8 @@ use toolrack_host::text;
 use super::{Output, running::StatusLine};
 use crate::{error::Failure, screen::Screen};
 
-/// The most lines of other sources that wait to be shown. Beyond that, the oldest are dropped.
+/// The most lines of news that wait to be shown: lines about something other than the turn, such as a server that is
+/// disconnected. Beyond that, the oldest are dropped.
 const MAX_WAITING_LINES: usize = 64;
 
 /// How often the progress line is written again while nothing is reported.
@@ -24,7 +25,7 @@ pub(super) struct TurnPrinter {
     white_space: WhiteSpaceFilter,
     /// The progress line, while it is shown.
     status: Option<StatusLine>,
-    /// Lines that wait until the cursor is at the start of a line.
+    /// Lines of calls and news that wait until the cursor is at the start of a line.
     news: VecDeque<String>,
 }
 

@@ -73,7 +73,7 @@ async fn show(
     page: impl FnOnce() -> String,
     empty_note: &str,
 ) -> Result<(), Failure> {
-    if context.screen.json() {
+    if context.screen.prints_json() {
         return context.screen.document(&document).await;
     }
     let page = page();

@@ -188,7 +188,7 @@ pub(crate) fn conclude(context: &Context, failures: Vec<Failure>, server_names: 
     let mut failures = failures.into_iter();
     let first_failure = if server_names.is_empty() { None } else { failures.next() };
     // In JSON, the document contains the warnings.
-    if !context.screen.json() {
+    if !context.screen.prints_json() {
         failures.for_each(|failure| context.screen.warning(&failure.message));
     }
     first_failure.map_or(Ok(Exit::Ok), Err)

@@ -120,7 +120,7 @@ async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
     // Tries the edit before a secret is stored. Otherwise an edit that fails would leave a secret behind.
     let preview = match run_edit(Options { dry_run: true, ..options }).await {
         Err(already_exists)
-            if already_exists.code == "EXISTS" && context.screen.interactive() && !context.screen.json() =>
+            if already_exists.code == "EXISTS" && context.screen.is_interactive() && !context.screen.prints_json() =>
         {
             options.replace = true;
             let preview = run_edit(Options { dry_run: true, ..options }).await?;
@@ -143,7 +143,7 @@ async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
         edits::approve_written(name.as_str(), &hash, context).await?;
     }
     let document = Document::new(name.as_str(), edit_target.scope, &edit_result, options.dry_run);
-    if !context.screen.json() {
+    if !context.screen.prints_json() {
         let done_message = format!("added the {transport} server {name} to {}", edits::path_text(&edit_result.path));
         edits::report(&done_message, &document, context).await?;
     }
@@ -154,7 +154,7 @@ async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
     let trial =
         if connects_afterwards && !options.dry_run { try_server(&name, &edit_result, context).await? } else { None };
     let (server, failure) = trial.map_or((None, None), |trial| (Some(trial.server), trial.failure));
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&AddDocument { edit: &document, server }).await?;
     } else if let (Some(server), None) = (server, &failure) {
         let page = render::page(&[server], context.screen.layout());
@@ -260,11 +260,11 @@ fn invalid_options_failure(error: &clap::Error) -> Failure {
 async fn ask_for_values(options: &mut AddOptions, context: &Context) -> Result<Vec<String>, Failure> {
     let mut asked_variables = Vec::new();
     for (name, value) in options.env.iter_mut().filter(|(_, value)| value.is_none()) {
-        if !context.screen.interactive() && std::io::stdin().is_terminal() {
+        if !context.screen.is_interactive() && std::io::stdin().is_terminal() {
             return Err(Failure::usage(format!("`-e {name}` has no value, and no user can be asked for it"))
                 .hint(format!("write -e {name}='${{{name}}}' to take it from the environment each time")));
         }
-        let typed_value = match context.screen.interactive() {
+        let typed_value = match context.screen.is_interactive() {
             true => input::ask_secret(name).await?,
             false => input::read_secret_line(name).await?,
         };
@@ -383,7 +383,7 @@ async fn try_server(name: &ServerName, edit_result: &Edited, context: &Context) 
     };
     let failure = reach::server_failure(&host, &status);
     let mut server = Server::from(status);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         server.count_findings(&host.catalog().findings());
     }
     Ok(Some(Trial { server, failure }))

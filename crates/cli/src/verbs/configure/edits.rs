@@ -113,7 +113,7 @@ pub(crate) async fn run(
 
 /// Prints `done_message` after an edit, or the diff after a dry run.
 pub(crate) async fn report(done_message: &str, document: &Document, context: &Context) -> Result<(), Failure> {
-    if context.screen.json() {
+    if context.screen.prints_json() {
         return context.screen.document(document).await;
     }
     if !document.dry_run {

@@ -74,8 +74,9 @@ pub(crate) async fn run(args: ImportArgs, context: &Context) -> Result<Exit, Fai
         .iter()
         .map(|offer| ListedOffer::new(offer, offer_state(offer, &import_sources, &loaded)))
         .collect();
-    let is_choosing = context.screen.interactive() && !args.all && args.server.is_empty() && !context.screen.json();
-    if !context.screen.json() {
+    let is_choosing =
+        context.screen.is_interactive() && !args.all && args.server.is_empty() && !context.screen.prints_json();
+    if !context.screen.prints_json() {
         context.screen.page(render::page(&listed, context.screen.layout())).await?;
     }
     let choices = if args.all {
@@ -105,7 +106,7 @@ async fn print_outcome(
     context: &Context,
 ) -> Result<(), Failure> {
     let screen = &context.screen;
-    if screen.json() {
+    if screen.prints_json() {
         return screen.document(&Document { offers: listed, added, dry_run: args.write.dry_run }).await;
     }
     for server in added {

@@ -70,7 +70,7 @@ pub(crate) async fn run(args: DoctorArgs, context: &Context) -> Result<Exit, Fai
         checks.extend(connection_checks(&loaded, server_names, &unusable_servers, context).await?);
     }
     let exit = checks.iter().find_map(|check| (check.health == Health::Bad).then_some(check.exit)).unwrap_or(Exit::Ok);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&Document { ok: exit == Exit::Ok, checks: &checks }).await?;
     } else {
         context.screen.page(render::page(&checks, context.screen.layout())).await?;

@@ -40,13 +40,13 @@ pub(crate) async fn run(args: ListArgs, context: &Context) -> Result<Exit, Failu
     if server_names.is_empty() || !usable_names.is_empty() {
         let host = reach::connect_for_list(context, &loaded, &usable_names).await?;
         servers.extend(host.status().into_iter().map(Server::from));
-        if context.screen.json() {
+        if context.screen.prints_json() {
             let findings = host.catalog().findings();
             servers.iter_mut().for_each(|server| server.count_findings(&findings));
         }
     }
     servers.sort_by(|a, b| a.name().cmp(b.name()));
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&Document { servers: &servers }).await?;
     } else {
         let page = render::page(&servers, context.screen.layout());

@@ -59,7 +59,7 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failu
     let query = LogQuery { servers, after: None, limit: args.lines.max(1) };
     let newest = context.stored_log_lines(&query).await?;
     let lines = if args.lines == 0 { &[] } else { &*newest };
-    if context.screen.json() && !args.follow {
+    if context.screen.prints_json() && !args.follow {
         context.screen.document(&Document { lines: lines.iter().map(Line::from).collect() }).await?;
         return Ok(Exit::Ok);
     }
@@ -90,7 +90,7 @@ async fn follow(mut query: LogQuery, context: &Context) -> Result<Exit, Failure>
 }
 
 async fn show(lines: &[LogLine], context: &Context) -> Result<(), Failure> {
-    if !context.screen.json() {
+    if !context.screen.prints_json() {
         return context.screen.page(render::page(lines)).await;
     }
     for line in lines {

@@ -47,7 +47,7 @@ pub(crate) async fn run(args: TestArgs, context: &Context) -> Result<Exit, Failu
         let elapsed = elapsed_times.get(&status.name).copied();
         tested_servers.push(TestedServer::new(status, why, elapsed));
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&Document { servers: &tested_servers }).await?;
     } else {
         context.screen.page(render::page(&tested_servers, context.screen.layout())).await?;

@@ -33,7 +33,7 @@ pub(crate) async fn run(args: WhyArgs, context: &Context) -> Result<Exit, Failur
         Target::Tool { server, tool } => host.why_of(server, tool, &args.selector),
         Target::ModelName(_) => host.why(&args.selector),
     };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&why).await?;
     } else {
         let page = page(&why, context.screen.layout());

@@ -291,7 +291,7 @@ impl From<BadArguments> for Failure {
 /// # Errors
 /// When the result cannot be written, or the tool reported an error.
 async fn show(outcome: ToolOutcome, output: Option<&Path>, context: &Context) -> Result<Exit, Failure> {
-    if context.screen.json() {
+    if context.screen.prints_json() {
         // The serialized form is the documented output of `call --json`.
         context.screen.document(&outcome).await?;
     } else {

@@ -80,7 +80,7 @@ pub(crate) async fn get(args: PromptArgs, context: &Context) -> Result<Exit, Fai
         .get_prompt(server.as_str(), &prompt, &typed_arguments)
         .await
         .map_err(|error| Failure::from_call_error(&error))?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let document = FilledDocument {
             server: server.as_str(),
             prompt: &prompt,

@@ -87,7 +87,7 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, context: &Cont
     // The parser has refused a command line without a URI.
     let uri = args.uri.as_deref().unwrap_or_default();
     let contents = host.read_resource(server.as_str(), uri).await.map_err(|error| Failure::from_call_error(&error))?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let document = ReadDocument { server: server.as_str(), uri, contents: &contents };
         return if args.follow {
             context.screen.record(&document).await

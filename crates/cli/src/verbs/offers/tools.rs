@@ -77,7 +77,7 @@ pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Fail
         None => all_tools(&catalog),
     };
     let empty_message = listed_tools.is_empty().then(|| empty_list_message(&catalog, args.search.as_deref()));
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let mut warnings = reach::failure_messages(&failures);
         warnings.extend(servers.iter().flat_map(|server| server.warnings.clone()));
         warnings.extend(empty_message.filter(|_| args.search.is_some()));
@@ -157,7 +157,7 @@ async fn show_single_tool(word: &str, args: &ToolsArgs, loaded: &Loaded, context
             .tool(&catalog_tool.tool().name));
     }
     let verdict = policy::verdict_for_model(&catalog_tool, loaded);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let servers: Vec<_> = host.status().into_iter().filter(|server| server.name == catalog_tool.server).collect();
         let warnings: Vec<_> = servers.iter().flat_map(|server| server.warnings.clone()).collect();
         context.screen.document(&render::single_tool_document(&catalog_tool, &verdict, &servers, &warnings)).await?;

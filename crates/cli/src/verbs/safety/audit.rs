@@ -58,7 +58,7 @@ pub(crate) async fn run(verb: AuditVerb, context: &Context) -> Result<Exit, Fail
 async fn list(args: ListAuditArgs, context: &Context) -> Result<Exit, Failure> {
     let query = newest_query(args.newest, context);
     let rows = context.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&ListDocument { rows: rows.into_iter().map(Row::from).collect() }).await?;
         return Ok(Exit::Ok);
     }
@@ -75,7 +75,7 @@ async fn verify(args: VerifyAuditArgs, context: &Context) -> Result<Exit, Failur
     match verification {
         Ok(chain) => {
             let end = chain.end.to_string();
-            if context.screen.json() {
+            if context.screen.prints_json() {
                 let (rows, first) = (Some(chain.rows), Some(chain.first));
                 let document = VerifyDocument { ok: true, rows, first, end: Some(end), ..VerifyDocument::default() };
                 context.screen.document(&document).await?;
@@ -85,7 +85,7 @@ async fn verify(args: VerifyAuditArgs, context: &Context) -> Result<Exit, Failur
             }
             Ok(Exit::Ok)
         }
-        Err(chain_break) if context.screen.json() => {
+        Err(chain_break) if context.screen.prints_json() => {
             let (broken_at, why) = (Some(chain_break.row()), Some(chain_break.to_string()));
             context.screen.document(&VerifyDocument { broken_at, why, ..VerifyDocument::default() }).await?;
             Ok(Exit::Other)
@@ -110,7 +110,7 @@ async fn export(args: ExportAuditArgs, context: &Context) -> Result<Exit, Failur
         let rows = store.oldest_audit_rows(&query).await.map_err(|error| database::unusable(&error))?;
         let is_last = rows.len() < PAGE_ROWS;
         query.after = rows.last().map_or(query.after, |row| row.seq);
-        if context.screen.json() {
+        if context.screen.prints_json() {
             all_rows.extend(rows);
         } else {
             for row in &rows {
@@ -121,7 +121,7 @@ async fn export(args: ExportAuditArgs, context: &Context) -> Result<Exit, Failur
             break;
         }
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&ExportDocument { rows: all_rows.iter().map(ExportedRow::from).collect() }).await?;
     }
     Ok(Exit::Ok)

@@ -81,7 +81,7 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
         Err(_) => None,
     };
     let document = TestDocument::new(&request, claims, &policy.explain(&request), answer);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&document).await?;
     } else {
         context.screen.page(render::test_page(&document)).await?;
@@ -151,7 +151,7 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
     let policy = &loaded.settings.policy;
     let rules: Vec<_> = policy.rules().map(RuleLine::from).collect();
     let (otherwise, allow_read_only) = policy.default_effect();
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&ListDocument { rules, otherwise, allow_read_only }).await?;
         return Ok(Exit::Ok);
     }
@@ -166,7 +166,7 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
 async fn answers(context: &Context) -> Result<Exit, Failure> {
     let answers: Vec<StandingAnswer> =
         context.store()?.answers(OwnerFilter::All).await.map_err(|error| database::unusable(&error))?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context
             .screen
             .document(&AnswersDocument { answers: answers.into_iter().map(ShownAnswer::from).collect() })
@@ -193,7 +193,7 @@ async fn forget(args: ForgetAnswersArgs, context: &Context) -> Result<Exit, Fail
         let failure = Failure::new(Exit::Usage, "NO_ANSWER", "there is no standing answer about this");
         return Err(failure.hint("`toolrack policy answers` shows all standing answers"));
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&ForgottenAnswers { forgotten }).await?;
     } else {
         context.screen.note(&format!("{} taken back", count(forgotten, "answer")));

@@ -59,7 +59,7 @@ pub(crate) async fn login(args: LoginArgs, context: &Context) -> Result<Exit, Fa
         screen: Arc::clone(&context.screen),
         terminal: context.terminal(),
         loopback,
-        opens_browser: !args.no_browser && context.screen.interactive(),
+        opens_browser: !args.no_browser && context.screen.is_interactive(),
         can_paste: args.no_browser && !context.has_no_input(),
     };
     let sign_in = context.sign_in();
@@ -94,7 +94,7 @@ async fn connect_and_show(
         renewable: signed_in.renewable,
         tools: tools.filter(|_| failure.is_none()),
     };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&logged_in).await?;
     } else {
         context.screen.page(render::logged_in(&logged_in)).await?;
@@ -120,7 +120,7 @@ pub(crate) async fn logout(args: LogoutArgs, context: &Context) -> Result<Exit, 
         }
     };
     let logged_out = LoggedOut { server: target.name.as_str(), was_signed_in: revoked.is_some(), revoked };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&logged_out).await?;
     } else {
         context.screen.page(render::logged_out(&logged_out)).await?;
@@ -138,7 +138,7 @@ pub(crate) async fn auth(verb: AuthVerb, context: &Context) -> Result<Exit, Fail
         rows.push(AccountRow::new(account, servers));
     }
     let status = StatusDocument { accounts: rows };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&status).await?;
         return Ok(Exit::Ok);
     }

@@ -113,7 +113,7 @@ async fn migrate(args: MigrateArgs, context: &Context) -> Result<Exit, Failure> 
         }
     };
     let document = MigrateDocument { moved };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&document).await?;
         return Ok(Exit::Ok);
     }

@@ -82,7 +82,7 @@ async fn token(args: &TokenArgs, context: &Context) -> Result<Exit, Failure> {
     let id = store.keep_token(owner, &new_token, &operator()).await.map_err(|error| database::unusable(&error))?;
     let id = id.ok_or_else(|| Failure::new(Exit::Other, "NO_MEMBER", "the member was removed meanwhile"))?;
     let ends_at = ends_at.to_rfc3339_opts(SecondsFormat::Secs, true);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let profile = args.profile.as_deref();
         let document = NewTokenDocument { token: secret.reveal(), id, member: (&member).into(), profile, ends_at };
         context.screen.document(&document).await?;
@@ -138,7 +138,7 @@ async fn tokens(args: &TenantArgs, context: &Context) -> Result<Exit, Failure> {
 
 /// Shows a list: as JSON, or as `page`, which must be empty if the list is empty. `plural` names its items in messages.
 async fn show(list: &impl Serialize, page: String, plural: &str, context: &Context) -> Result<Exit, Failure> {
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(list).await?;
         return Ok(Exit::Ok);
     }
@@ -170,7 +170,7 @@ async fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, Failure> {
             }
         }
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&RevokeDocument { revoked }).await?;
         return Ok(Exit::Ok);
     }
@@ -193,7 +193,7 @@ async fn remove(args: &RemoveMemberArgs, context: &Context) -> Result<Exit, Fail
     if !removed {
         return Err(no_such_member(&args.member, &args.issuer));
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&RemoveDocument { removed: &args.member }).await?;
         return Ok(Exit::Ok);
     }

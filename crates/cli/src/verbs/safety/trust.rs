@@ -46,7 +46,7 @@ pub(crate) async fn pending(args: PendingArgs, context: &Context) -> Result<Exit
     let (refused, waiting_entries): (Vec<_>, Vec<_>) = pending_entries(&loaded, &args.servers, &approvals)?
         .into_iter()
         .partition(|entry| is_refused(entry, &refusals));
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&render::Document { pending: &waiting_entries, refused: &refused }).await?;
     } else {
         if waiting_entries.is_empty() {
@@ -101,7 +101,7 @@ pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Fa
         // Approve exactly what was shown: an entry that has changed meanwhile has another hash.
         context.approve(pending.entry()).await?;
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&TrustDocument { trusted: &waiting_entries }).await?;
     } else {
         let was_seen = !args.yes;
@@ -115,7 +115,7 @@ async fn refuse(waiting_entries: &[PendingEntry<'_>], context: &Context) -> Resu
     for pending in waiting_entries {
         context.refuse(pending.entry()).await?;
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&RefuseDocument { refused: waiting_entries }).await?;
     } else if waiting_entries.is_empty() {
         context.screen.note("nothing is pending here");
@@ -140,7 +140,7 @@ pub(crate) async fn untrust(args: UntrustArgs, context: &Context) -> Result<Exit
         context.revoke(&approval.project, &approval.name).await?;
     }
     let names: Vec<_> = approvals.into_iter().map(|approval| approval.name).collect();
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&UntrustDocument { untrusted: names }).await?;
     } else if names.is_empty() {
         context.screen.note("nothing is trusted here");

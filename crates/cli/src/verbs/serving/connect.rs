@@ -114,7 +114,7 @@ async fn require_agreement(change: &Change, client: Client, context: &Context) -
 
 async fn print_outcome(request: &Request<'_>, change: &Change, context: &Context) -> Result<Exit, Failure> {
     let screen = &context.screen;
-    if screen.json() {
+    if screen.prints_json() {
         screen.document(&Document::new(request, change)).await?;
         return Ok(Exit::Ok);
     }
@@ -207,7 +207,7 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
     });
     let rows =
         rows.await.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the files of other programs were not read"))?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&render::ClientsDocument { clients: &rows }).await?;
         return Ok(Exit::Ok);
     }

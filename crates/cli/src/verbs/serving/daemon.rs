@@ -242,7 +242,7 @@ async fn restart(args: &ServeArgs, words: &[OsString], context: &Context) -> Res
     let before = stop_running(kill_after, context).await?;
     context.screen.note(&stop_message(&before));
     let record = start_new("restart", words, context).await?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&RestartDocument { started: StartedDaemon::from(&record), before }).await?;
     } else {
         serve::print_address(&record, context).await?;
@@ -253,7 +253,7 @@ async fn restart(args: &ServeArgs, words: &[OsString], context: &Context) -> Res
 async fn status(context: &Context) -> Result<Exit, Failure> {
     let log = background::log_path(context.places.data());
     let Some(record) = running_daemon(context) else {
-        if context.screen.json() {
+        if context.screen.prints_json() {
             context.screen.document(&StatusDocument { log, ..StatusDocument::default() }).await?;
         } else {
             context.screen.note("no daemon is up; `toolrack daemon start` starts one");
@@ -276,7 +276,7 @@ async fn status(context: &Context) -> Result<Exit, Failure> {
             .unwrap_or_default(),
         log,
     };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&status).await?;
     } else {
         context.screen.page(page(&status)).await?;
@@ -311,7 +311,7 @@ fn state_in_words(state: &str) -> String {
 
 async fn stop(kill_after: Option<Duration>, context: &Context) -> Result<Exit, Failure> {
     let outcome = stop_running(kill_after, context).await?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&outcome).await?;
     } else {
         context.screen.note(&stop_message(&outcome));
@@ -368,7 +368,7 @@ async fn logs(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failure>
     let text = background::read_end(&path, first_byte);
     let lines: Vec<_> = text.lines().collect();
     let lines = lines[lines.len().saturating_sub(args.lines)..].to_vec();
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&LogDocument { path: &path, lines }).await?;
     } else {
         if lines.is_empty() {
@@ -392,7 +392,7 @@ async fn follow(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failur
     let mut lines = Vec::from(last_lines);
     loop {
         let lines_of_text: Vec<_> = lines.iter().map(String::as_str).collect();
-        if context.screen.json() {
+        if context.screen.prints_json() {
             for line in lines_of_text {
                 context.screen.record(&LogLine { line }).await?;
             }

@@ -443,7 +443,7 @@ fn model_chooser(args: ModelArgs, model_context: ModelContext) -> Models {
 /// Prints the address of the dashboard, and opens it in a browser unless `no_open`.
 async fn show_address(record: &DaemonRecord, no_open: bool, context: &Context) -> Result<(), Failure> {
     print_address(record, context).await?;
-    if !no_open && context.screen.interactive() && !context.screen.json() {
+    if !no_open && context.screen.is_interactive() && !context.screen.prints_json() {
         // If there is no browser, the user still sees the address on the screen.
         let _ = open::that_detached(record.url());
     }
@@ -453,7 +453,7 @@ async fn show_address(record: &DaemonRecord, no_open: bool, context: &Context) -
 /// Prints the address of the dashboard and the address for MCP clients.
 pub(crate) async fn print_address(record: &DaemonRecord, context: &Context) -> Result<(), Failure> {
     let started_daemon = StartedDaemon::from(record);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         return context.screen.document(&started_daemon).await;
     }
     context.screen.verbatim(started_daemon.url).await?;

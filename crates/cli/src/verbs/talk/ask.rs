@@ -99,7 +99,7 @@ pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, F
     let (agent, description) = tools.agent(&selected_model, args.system.clone());
     context.screen.detail(&description);
 
-    let format = match (context.screen.json(), args.stream_json) {
+    let format = match (context.screen.prints_json(), args.stream_json) {
         (_, true) => TurnFormat::JsonRecords,
         (true, _) => TurnFormat::JsonDocument,
         _ => TurnFormat::Text,

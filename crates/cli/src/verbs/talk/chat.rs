@@ -119,7 +119,7 @@ async fn start(args: &ChatArgs, context: &Context) -> Result<PreparedChat, Failu
     context.forget_old_sessions(&loaded, conversation.journal.id()).await;
     let tools = ask::Tools::start(&args.talk, &loaded, OnFailure::Reconnect, context).await?;
     let (agent, description) = tools.clone().agent(&selected_model, args.system.clone());
-    if context.screen.interactive() {
+    if context.screen.is_interactive() {
         context.screen.note(&description);
     }
     Ok(PreparedChat { tools, agent, model_options, limits: selected_model.limits, conversation })
@@ -259,7 +259,7 @@ impl Chat<'_> {
         let Some(session) = conversation.journal.session() else {
             return Ok(());
         };
-        if self.context.screen.interactive() && !self.context.screen.json() {
+        if self.context.screen.is_interactive() && !self.context.screen.prints_json() {
             let show_args =
                 ShowSessionArgs { session: session.id.to_string(), limit: Some(REPLAYED_MESSAGES), full: false };
             sessions::run(SessionsVerb::Show(show_args), self.context).await?;
@@ -269,7 +269,7 @@ impl Chat<'_> {
 
     /// Tells the user, at a terminal, how to continue this conversation later. Returns `exit`.
     fn leave(&self, conversation: &Conversation, exit: Exit) -> Exit {
-        if let (true, Some(session)) = (self.context.screen.interactive(), conversation.journal.session()) {
+        if let (true, Some(session)) = (self.context.screen.is_interactive(), conversation.journal.session()) {
             self.context
                 .screen
                 .note(&format!("`toolrack chat --resume {}` continues this conversation", session.prefix));
@@ -290,12 +290,12 @@ impl Chat<'_> {
         let Conversation { journal, mut messages } = conversation;
         messages.extend(new_messages);
         let mut turn = Turn::new(messages, self.limits);
-        let format = if self.context.screen.json() { TurnFormat::JsonDocument } else { TurnFormat::Text };
+        let format = if self.context.screen.prints_json() { TurnFormat::JsonDocument } else { TurnFormat::Text };
         let screen = Arc::clone(&self.context.screen);
         let mut live_turn = LiveTurn::new(screen, self.agent.host.catalog(), journal, format);
         let turn_result = self.run_turn(&mut turn, &mut live_turn).await;
         // Without a terminal, a turn stays open if the model has failed. Another command can then continue it.
-        let is_interactive = self.context.screen.interactive();
+        let is_interactive = self.context.screen.is_interactive();
         let cancel_result = match &turn_result {
             None => live_turn.cancel(&mut turn).await,
             Some(Err(AgentError::Model { .. })) if is_interactive => live_turn.cancel(&mut turn).await,

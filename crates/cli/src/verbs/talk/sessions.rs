@@ -162,7 +162,7 @@ async fn list(args: ListSessionsArgs, context: &Context) -> Result<Exit, Failure
     let conceal = context.concealer_of_configured(&loaded).await;
     let sessions = page_sessions.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
     let list = ListDocument { sessions, totals };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&list).await?;
         return Ok(Exit::Ok);
     }
@@ -204,7 +204,7 @@ async fn show(args: ShowSessionArgs, context: &Context) -> Result<Exit, Failure>
     let session = find_session(&args.session, context).await?;
     let limit = args.limit.map_or(u64::MAX, |limit| limit as u64);
     let (shown_session, messages) = transcript(&session, session.messages.saturating_sub(limit), context).await?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&SessionDocument { session: &shown_session, messages: &messages }).await?;
     } else {
         context.screen.page(replay::page(&shown_session, &messages, args.full, context.screen.layout())).await?;
@@ -223,7 +223,7 @@ async fn rename(args: RenameSessionArgs, context: &Context) -> Result<Exit, Fail
     let session = store.session(session.id).await.map_err(|error| session_failure(&error))?;
     let conceal = concealer(context).await;
     let shown_session = ShownSession::new(session, &conceal);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&RenameDocument { session: shown_session }).await?;
     } else {
         context.screen.page(format!("renamed {} to {}", shown_session.session.prefix, shown_session.name())).await?;
@@ -257,7 +257,7 @@ async fn delete(args: DeleteSessionsArgs, context: &Context) -> Result<Exit, Fai
             Err(error) => return Err(session_failure(&error)),
         }
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&DeleteDocument { deleted: shown_sessions }).await?;
     } else {
         let lines: Vec<_> = shown_sessions
@@ -271,7 +271,7 @@ async fn delete(args: DeleteSessionsArgs, context: &Context) -> Result<Exit, Fai
 
 async fn import(args: ImportSessionsArgs, context: &Context) -> Result<Exit, Failure> {
     let report = context.store()?.import_sessions(&args.file).await.map_err(|error| session_failure(&error))?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let file = args.file.display().to_string();
         let (sessions, messages, known) = (report.sessions, report.messages, report.already_present);
         context.screen.document(&ImportDocument { file, sessions, messages, known }).await?;

@@ -19,7 +19,7 @@ pub(super) async fn ask_for_missing(args: &mut AddArgs, context: &Context) -> Re
     if args.name.is_some() && !args.rest.is_empty() {
         return Ok(());
     }
-    if !context.screen.interactive() || context.screen.json() {
+    if !context.screen.is_interactive() || context.screen.prints_json() {
         let missing_name = if args.name.is_none() { "no name, and " } else { "" };
         return Err(Failure::usage(format!("nothing says what to add: there is {missing_name}no command or URL"))
             .hint("toolrack add NAME -- COMMAND [ARGUMENT]..., toolrack add NAME URL, or toolrack add --help"));

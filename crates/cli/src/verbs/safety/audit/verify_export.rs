@@ -81,7 +81,7 @@ pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exi
     };
     // `unnamed` objects are no problem: the newest ones may belong to a head that is not written yet.
     let ok = why.is_none() && logs.iter().all(|log: &Log| log.problems.is_empty());
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&VerifyExportDocument { ok, why, keys, logs }).await?;
         return Ok(if ok { Exit::Ok } else { Exit::Other });
     }

@@ -56,7 +56,7 @@ pub(super) async fn run(args: &TeamAuditArgs, context: &Context) -> Result<Exit,
     // The sort is stable: rows of one log stay in their order.
     log_rows.sort_by_key(|log_row| log_row.row.at);
     let newest_rows = log_rows.split_off(log_rows.len().saturating_sub(query.limit));
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let rows = newest_rows.into_iter().map(|LogRow { tenant, row }| ShownRow { log: tenant, row: Row::from(row) });
         context.screen.document(&AuditDocument { rows: rows.collect() }).await?;
         return Ok(Exit::Ok);

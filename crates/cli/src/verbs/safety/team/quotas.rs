@@ -37,7 +37,7 @@ pub(super) async fn run(args: &TeamQuotasArgs, context: &Context) -> Result<Exit
     for tenant in selected_tenants(&file, args.tenant.as_deref())? {
         usages.extend(tenant_usage(tenant, context).await?.into_iter().map(|usage| (tenant, usage)));
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let row = |(tenant, usage): (&Tenant, Usage)| TenantUsage { tenant: tenant.id.clone(), usage: usage.into() };
         let quotas = usages.into_iter().map(row).collect();
         context.screen.document(&QuotasDocument { quotas }).await?;

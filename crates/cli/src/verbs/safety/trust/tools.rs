@@ -21,7 +21,7 @@ pub(super) async fn diff(args: TrustDiffArgs, context: &Context) -> Result<Exit,
     let loaded = context.load().await?;
     let quarantined_tools = select_quarantined(&loaded, &args.targets, context).await?;
     let shown_tools: Vec<_> = quarantined_tools.iter().map(ShownTool::new).collect();
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&quarantine::Document { quarantined: &shown_tools }).await?;
     } else {
         if shown_tools.is_empty() {
@@ -52,7 +52,7 @@ pub(super) async fn approve(args: TrustApproveArgs, context: &Context) -> Result
     }
     let shown_tools: Vec<_> = quarantined_tools.iter().map(ShownTool::new).collect();
     // A user who gives a hash has seen the definition that it belongs to.
-    let must_ask = !args.yes && (args.hash.is_none() || context.screen.interactive());
+    let must_ask = !args.yes && (args.hash.is_none() || context.screen.is_interactive());
     if shown_tools.is_empty() {
         context.screen.note("none of these tools is in quarantine here");
     } else if must_ask {
@@ -75,7 +75,7 @@ pub(super) async fn approve(args: TrustApproveArgs, context: &Context) -> Result
             return Err(changed_failure(&message).server(pinned_server.server.as_str()).tool(&*mismatch.tool));
         }
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&ApproveDocument { approved: &shown_tools }).await?;
     } else {
         let was_seen = must_ask;

@@ -124,7 +124,7 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], context: &Co
     } else {
         ("systemctl --user daemon-reload && systemctl --user enable --now toolrack", "toolrack daemon uninstall")
     };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&InstallDocument { unit, start, undo }).await?;
     } else {
         let lines =
@@ -153,7 +153,7 @@ pub(super) async fn uninstall(args: &UninstallArgs, context: &Context) -> Result
     } else {
         "systemctl --user disable --now toolrack; systemctl --user daemon-reload"
     };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&UninstallDocument { unit, removed, stop }).await?;
     } else if removed {
         context.screen.page(format!("removed {}\n`{stop}` ends the daemon if it still runs", unit.display())).await?;

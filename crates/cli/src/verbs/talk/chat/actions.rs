@@ -98,7 +98,7 @@ impl Chat<'_> {
 
     /// Shows a page for users, which has no JSON form.
     pub(super) async fn show(&self, page: String) -> Result<(), Failure> {
-        if self.context.screen.json() {
+        if self.context.screen.prints_json() {
             self.context.screen.message(&page);
             return Ok(());
         }

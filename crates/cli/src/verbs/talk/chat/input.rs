@@ -35,7 +35,7 @@ impl InputSource {
     /// When the system refuses a thread.
     pub(super) fn open(context: &Context, known_items: &Arc<KnownItems>) -> Result<Self, Failure> {
         let terminal = context.terminal();
-        Ok(match context.screen.interactive() {
+        Ok(match context.screen.is_interactive() {
             true => Self::Editor(Editor::start(context, Arc::clone(known_items))?, terminal),
             false => Self::Lines(terminal),
         })

@@ -91,7 +91,7 @@ impl Chat<'_> {
             let name = text::for_line(&argument.name);
             let about = argument.description.as_deref().map(|about| text::clip(about, MAX_DESCRIPTION_BYTES));
             let about = about.map_or_else(String::new, |about| format!(" ({})", text::for_line(&about)));
-            let value = match self.context.screen.interactive() {
+            let value = match self.context.screen.is_interactive() {
                 true => terminal.ask_value(&format!("  {name}{about}: ")).await,
                 false => None,
             };

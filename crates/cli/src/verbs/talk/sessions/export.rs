@@ -44,7 +44,7 @@ pub(super) async fn run(args: ExportSessionArgs, context: &Context) -> Result<Ex
     }
     let screen = &context.screen;
     match (file, args.format) {
-        (file, _) if screen.json() => {
+        (file, _) if screen.prints_json() => {
             let content = file.is_none().then_some(content);
             screen.document(&ExportDocument { id, format, file, content }).await?;
         }
