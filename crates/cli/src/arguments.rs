@@ -134,16 +134,16 @@ pub(crate) fn fit(
     schema: &Value,
     is_lenient: bool,
 ) -> Result<Map<String, Value>, BadArguments> {
-    let mut grouped: Vec<(String, Vec<TypedValue>)> = Vec::new();
+    let mut values_by_name: Vec<(String, Vec<TypedValue>)> = Vec::new();
     for NamedValue { name, value } in named_values {
-        match grouped.iter_mut().find(|(grouped_name, _)| *grouped_name == name) {
+        match values_by_name.iter_mut().find(|(grouped_name, _)| *grouped_name == name) {
             Some((_, values)) => values.push(value),
-            None => grouped.push((name, vec![value])),
+            None => values_by_name.push((name, vec![value])),
         }
     }
     let mut arguments = base;
     let places_left = Cell::new(MAX_PLACES);
-    for (name, values) in grouped {
+    for (name, values) in values_by_name {
         let requirement = Requirement::for_property(schema, &name, &places_left);
         let value = requirement.read_all(&name, values, is_lenient)?;
         arguments.insert(name, value);

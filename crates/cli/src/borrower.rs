@@ -347,8 +347,8 @@ impl LocalTerminal<'_> {
             ToBorrower::AskKey(number) => self.question = Some((number, Box::pin(self.lines.key()))),
             ToBorrower::Edit(number, text) => {
                 let lines = self.lines;
-                let edited = async move { serde_json::to_string(&lines.edit(&text).await).ok() };
-                self.question = Some((number, Box::pin(edited)));
+                let edited_text = async move { serde_json::to_string(&lines.edit(&text).await).ok() };
+                self.question = Some((number, Box::pin(edited_text)));
             }
             ToBorrower::Withdraw => self.question = None,
             ToBorrower::Forget => self.lines.discard_input(),

@@ -50,9 +50,9 @@ struct EscapingStderr;
 impl Write for EscapingStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        let shown = text::for_line(text.trim_end_matches('\n'));
+        let escaped_line = text::for_line(text.trim_end_matches('\n'));
         let mut stderr = io::stderr().lock();
-        writeln!(stderr, "{shown}")?;
+        writeln!(stderr, "{escaped_line}")?;
         Ok(line.len())
     }
 

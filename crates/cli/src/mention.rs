@@ -85,14 +85,14 @@ impl MentionSources<'_> {
         let contents = self.host.read_resource(server, uri).await.map_err(call_failure)?;
         let contents: Vec<_> = contents.into_iter().map(|resource| Content::Resource { resource }).collect();
         // `shape` returns text and pictures for a model, and bounds the length of the text.
-        let shaped = self.host.shape(server, uri, contents).await.map_err(call_failure)?;
-        let concealed = (self.conceal)(&shaped.text);
+        let output = self.host.shape(server, uri, contents).await.map_err(call_failure)?;
+        let concealed = (self.conceal)(&output.text);
         let mut summary = format!("read @{server}:{} ({} bytes", text::for_line(uri), concealed.len());
-        if !shaped.media.is_empty() {
+        if !output.media.is_empty() {
             summary.push_str(" and a picture");
         }
-        summary.push_str(if shaped.truncated { ", only a part)" } else { ")" });
-        Ok(Resource { summary, data: as_data(server, uri, &concealed), media: shaped.media })
+        summary.push_str(if output.truncated { ", only a part)" } else { ")" });
+        Ok(Resource { summary, data: as_data(server, uri, &concealed), media: output.media })
     }
 }
 

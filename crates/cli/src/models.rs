@@ -112,9 +112,9 @@ pub(crate) fn check_name(name: &str, has_base_url: bool) -> Result<(), String> {
 impl ModelOptions {
     /// Returns the chosen model, and its limits.
     ///
-    /// # Errors [`Exit::Model`] when there is no model or it cannot be used; [`Exit::Usage`] when the command line or
-    /// the configuration does not name a model correctly, or when there is a limit on the cost but the price is not
-    /// known.
+    /// # Errors
+    /// [`Exit::Model`] when there is no model or it cannot be used; [`Exit::Usage`] when the command line or the
+    /// configuration does not name a model correctly, or when there is a limit on the cost but the price is not known.
     pub(crate) async fn choose(&self, model_context: &ModelContext) -> Result<SelectedModel, Failure> {
         if !self.configured.is_valid {
             let message = format!("the settings of the model in {} cannot be used", model_context.file.display());

@@ -239,8 +239,8 @@ fn is_worth_completing(name: &str) -> bool {
 
 /// Returns the first line of a description, clipped and safe to print.
 fn short_description(description: Option<&str>) -> String {
-    let first = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
-    text::clip(&text::for_line(first), MAX_ABOUT_BYTES).into_owned()
+    let first_line = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
+    text::clip(&text::for_line(first_line), MAX_ABOUT_BYTES).into_owned()
 }
 
 impl Tool {

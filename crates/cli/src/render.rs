@@ -190,10 +190,10 @@ impl Layout {
 
 /// Returns the indent for the rest of a wrapped line: that of its last column, if that leaves enough room.
 fn hanging_indent(line: &str, width: usize) -> usize {
-    let plain = anstream::adapter::strip_str(line).to_string();
-    let indent = plain.len() - plain.trim_start().len();
+    let plain_line = anstream::adapter::strip_str(line).to_string();
+    let indent = plain_line.len() - plain_line.trim_start().len();
     // Two blanks separate columns.
-    let last_column = plain.trim_end().rfind("  ").map_or(0, |index| plain[..index].width() + 2);
+    let last_column = plain_line.trim_end().rfind("  ").map_or(0, |index| plain_line[..index].width() + 2);
     if last_column > indent && last_column <= width / 2 {
         last_column
     } else {

@@ -78,8 +78,8 @@ impl Terminal {
             };
             let answer = answer.trim().to_lowercase();
             if let Some(scope) = scope_of_answer(&answer, question.lasting) {
-                let edited = (question.arguments != original).then_some(question.arguments);
-                return match (scope, edited) {
+                let edited_arguments = (question.arguments != original).then_some(question.arguments);
+                return match (scope, edited_arguments) {
                     (AnswerScope::Once, None) => Confirmed::Yes,
                     (AnswerScope::Once, Some(arguments)) => Confirmed::Edited(arguments),
                     (scope, arguments) => Confirmed::Kept { keep: scope, callers: Callers::Same, arguments },

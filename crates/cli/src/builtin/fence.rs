@@ -30,18 +30,18 @@ impl Fence {
     /// [`FileError::Io`] when it leads to a place inside that cannot be reached.
     pub(super) fn resolve(&self, typed_path: &str) -> Result<PathBuf, FileError> {
         let outside = || FileError::Outside { path: typed_path.to_owned() };
-        let joined = self.root.join(typed_path);
+        let joined_path = self.root.join(typed_path);
         // Check this first, without touching the disk: an answer about a file outside would reveal whether it exists.
-        if !lexically_normal(&joined).is_some_and(|path| path.starts_with(&self.root)) {
+        if !lexically_normal(&joined_path).is_some_and(|path| path.starts_with(&self.root)) {
             return Err(outside());
         }
-        match joined.canonicalize() {
-            Ok(real) if real.starts_with(&self.root) => Ok(real),
+        match joined_path.canonicalize() {
+            Ok(real_path) if real_path.starts_with(&self.root) => Ok(real_path),
             Ok(_) => Err(outside()),
             Err(error) => {
                 // A link in a path that does not exist may also lead out: check the nearest folder that exists.
-                let reached = joined.ancestors().find_map(|path| path.canonicalize().ok());
-                if reached.is_none_or(|real| real.starts_with(&self.root)) {
+                let reached = joined_path.ancestors().find_map(|path| path.canonicalize().ok());
+                if reached.is_none_or(|real_path| real_path.starts_with(&self.root)) {
                     Err(FileError::io("open", typed_path, &error))
                 } else {
                     Err(outside())

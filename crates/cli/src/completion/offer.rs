@@ -174,8 +174,8 @@ fn sessions(data: &CompletionData, typed_prefix: &str) -> Vec<CompletionCandidat
     let sessions = data.sessions();
     let newest = sessions.first().map(|newest| ("last", &newest.about));
     let words = sessions.iter().map(|session| (session.name.as_str(), &session.about)).chain(newest);
-    let matching = words.filter(|(word, _)| is_shell_safe(word) && word.starts_with(typed_prefix)).enumerate();
-    matching.map(|(order, (word, about))| candidate(word, about).display_order(Some(order))).collect()
+    let matching_words = words.filter(|(word, _)| is_shell_safe(word) && word.starts_with(typed_prefix)).enumerate();
+    matching_words.map(|(order, (word, about))| candidate(word, about).display_order(Some(order))).collect()
 }
 
 /// Completes `server/name`: first the server, then what it has (name and description), as with folders and files.

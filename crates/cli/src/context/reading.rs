@@ -19,14 +19,15 @@ use crate::{args::ONE_OFF_NAME, builtin, database, error::Failure, models};
 impl Context {
     /// Reads the configuration and shows what is wrong with it.
     ///
-    /// # Errors When a file of `--mcp-config` cannot be used, or there is no agent with the name in `--agent`. The
-    /// command would then run without that agent's rules. In other files, only the broken parts are ignored.
+    /// # Errors
+    /// When a file of `--mcp-config` cannot be used, or there is no agent with the name in `--agent`. The command would
+    /// then run without that agent's rules. In other files, only the broken parts are ignored.
     pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
         let loaded = self.read().await;
         let is_named = |path: &PathBuf| {
-            let mut typed = self.command_line.inline_configs.iter();
+            let mut inline_configs = self.command_line.inline_configs.iter();
             self.command_line.global.mcp_config.iter().any(|named| self.folder.join(named) == *path)
-                || typed.any(|typed| *path == Path::new(&typed.place))
+                || inline_configs.any(|config| *path == Path::new(&config.place))
         };
         let unusable =
             loaded.errors().find(|problem| problem.entry.is_none() && problem.path.as_ref().is_some_and(is_named));

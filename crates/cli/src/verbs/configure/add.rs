@@ -250,8 +250,8 @@ fn looks_like_address(word: &str) -> bool {
 /// Returns the failure for words that follow a URL and are not options.
 fn invalid_options_failure(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
-    let first = rendered.lines().next().unwrap_or_default();
-    let message = first.strip_prefix("error: ").unwrap_or(first);
+    let first_line = rendered.lines().next().unwrap_or_default();
+    let message = first_line.strip_prefix("error: ").unwrap_or(first_line);
     Failure::usage(message).hint("toolrack add --help")
 }
 

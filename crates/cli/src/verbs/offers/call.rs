@@ -222,9 +222,9 @@ fn unknown_tool(host: &Host, unknown: &UnknownTool, target: &Target) -> Failure 
         message.push_str(": its server is connected, and offers no tools");
     }
     let server_tools = server_tools();
-    let similar = closest(tool, server_tools.map(|listed| listed.tool().name.as_str()));
-    let hint = match (similar, named_server, unknown.suggestions.as_slice()) {
-        (Some(similar), Some(server), _) => format!("did you mean `{server}/{similar}`?"),
+    let similar_tool = closest(tool, server_tools.map(|listed| listed.tool().name.as_str()));
+    let hint = match (similar_tool, named_server, unknown.suggestions.as_slice()) {
+        (Some(similar_tool), Some(server), _) => format!("did you mean `{server}/{similar_tool}`?"),
         (_, Some(server), _) => format!("`toolrack tools {server}` shows its tools"),
         (_, None, []) => "`toolrack tools` shows all tools".to_owned(),
         (_, None, names) => format!("did you mean `{}`?", names.join("` or `")),

@@ -116,11 +116,11 @@ impl ToolsArgs {
 
 /// Says how many tools of these servers are not shown, and why. Returns `None` if all tools are shown.
 fn unshown_tools_note(servers: &[ServerStatus]) -> Option<String> {
-    let hidden: usize = servers.iter().map(|server| server.tools_hidden).sum();
+    let left_out: usize = servers.iter().map(|server| server.tools_hidden).sum();
     let quarantined = servers.iter().flat_map(|server| &server.quarantined).filter(|tool| !tool.usable).count();
     let unusable: usize = servers.iter().map(|server| server.unusable.len()).sum();
     let kinds = [
-        (hidden, "that `tools` in an entry leaves out"),
+        (left_out, "that `tools` in an entry leaves out"),
         (quarantined, "in quarantine"),
         (unusable, "that cannot be used"),
     ];
@@ -186,8 +186,8 @@ fn empty_list_message(catalog: &Catalog, search_words: Option<&str>) -> String {
         return "there are no tools".to_owned();
     };
     let message = format!("no tool fits `{}`", text::for_line(&text::clip(words, MAX_REPEATED_BYTES)));
-    let similar = catalog.select(words).err().map(|unknown| unknown.suggestions).unwrap_or_default();
-    match similar.as_slice() {
+    let similar_names = catalog.select(words).err().map(|unknown| unknown.suggestions).unwrap_or_default();
+    match similar_names.as_slice() {
         [] => message,
         names => format!(
             "{message}; did you mean {}?",

@@ -158,8 +158,8 @@ async fn remove(args: &RemoveSecretArgs, context: &Context) -> Result<Exit, Fail
     if !context.secret_store().remove(name).await.map_err(|error| secrets_failure(&error))? {
         let names = context.secret_store().names().await.map_err(|error| secrets_failure(&error))?;
         let unknown = Failure::new(Exit::Usage, "UNKNOWN_SECRET", format!("there is no secret `{name}`"));
-        let similar = closest(name, names.iter().map(String::as_str));
-        return Err(unknown.with_suggestion(similar, "`toolrack secret list` shows all"));
+        let similar_name = closest(name, names.iter().map(String::as_str));
+        return Err(unknown.with_suggestion(similar_name, "`toolrack secret list` shows all"));
     }
     let used_by = servers_by_secret(&context.read().await).remove(name).unwrap_or_default();
     if context.screen.prints_json() {

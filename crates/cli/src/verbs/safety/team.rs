@@ -185,12 +185,12 @@ fn no_such_member(member: &str, issuer: &str) -> Failure {
 
 async fn remove(args: &RemoveMemberArgs, context: &Context) -> Result<Exit, Failure> {
     let owner = MemberIdentity { issuer: &args.issuer, subject: &args.member };
-    let removed = team_store(context)
+    let was_member = team_store(context)
         .await?
         .remove_member(owner, &operator())
         .await
         .map_err(|error| database::unusable(&error))?;
-    if !removed {
+    if !was_member {
         return Err(no_such_member(&args.member, &args.issuer));
     }
     if context.screen.prints_json() {

@@ -176,8 +176,8 @@ fn pending_entries<'a>(
 }
 
 /// Returns whether the user refused the entry in its present form.
-fn is_refused(pending: &PendingEntry<'_>, refusals: &[Refusal]) -> bool {
-    let entry = pending.entry();
+fn is_refused(pending_entry: &PendingEntry<'_>, refusals: &[Refusal]) -> bool {
+    let entry = pending_entry.entry();
     let project = entry.project.as_deref();
     project.is_some_and(|project| refusals.iter().any(|refusal| refusal.covers(project, &entry.name, &entry.agreement)))
 }

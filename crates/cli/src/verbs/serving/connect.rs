@@ -150,8 +150,8 @@ fn choose_reach(client: Client, args: &ConnectArgs, context: &Context) -> Result
         Ok(_) => return Err(Failure::usage("what follows `--` must be options of `toolrack gateway`")),
         Err(error) => {
             let error = error.render().to_string();
-            let first = error.lines().next().unwrap_or_default();
-            let message = format!("`toolrack gateway` would refuse this: {}", first.trim_start_matches("error: "));
+            let first_line = error.lines().next().unwrap_or_default();
+            let message = format!("`toolrack gateway` would refuse this: {}", first_line.trim_start_matches("error: "));
             return Err(Failure::usage(message).hint("toolrack gateway --help"));
         }
     }

@@ -121,11 +121,11 @@ async fn with_suggestion(typed_id: &str, failure: Failure, context: &Context) ->
         let id_starts = newest_sessions.iter().map(|session| session.id.to_string());
         let id_starts: Vec<_> =
             id_starts.map(|id| id.chars().take(typed_id.len().max(8)).collect::<String>()).collect();
-        let similar = closest(typed_id, id_starts.iter().map(String::as_str));
-        let by_id = similar.and_then(|similar| id_starts.iter().position(|start| start == similar));
+        let similar_start = closest(typed_id, id_starts.iter().map(String::as_str));
+        let by_id = similar_start.and_then(|similar_start| id_starts.iter().position(|start| start == similar_start));
         let by_similar_title = || {
-            let similar = closest(typed_id, newest_sessions.iter().map(|session| session.title.as_str()))?;
-            newest_sessions.iter().position(|session| session.title == similar)
+            let similar_title = closest(typed_id, newest_sessions.iter().map(|session| session.title.as_str()))?;
+            newest_sessions.iter().position(|session| session.title == similar_title)
         };
         by_id.or_else(by_similar_title).and_then(|index| newest_sessions.get(index))
     });

@@ -90,11 +90,11 @@ pub(crate) fn plain_contents(resource: &ResourceContents) -> String {
 /// Joins the parts, one below the other. Unless all of them are text, adds a line break at the end.
 pub(crate) fn join_parts(mut parts: Vec<String>, is_only_text: bool) -> String {
     parts.retain(|part| !part.is_empty());
-    let mut joined = parts.join("\n");
-    if !is_only_text && !joined.is_empty() && !joined.ends_with('\n') {
-        joined.push('\n');
+    let mut text = parts.join("\n");
+    if !is_only_text && !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
     }
-    joined
+    text
 }
 
 fn is_text(content: &Content) -> bool {

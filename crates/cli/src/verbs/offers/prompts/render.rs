@@ -41,9 +41,9 @@ pub(crate) fn page(offers: &[ServerPrompts]) -> String {
         for prompt in &offer.prompts {
             lines.push(format!("  {}", signature(prompt)));
             let about = prompt.description.as_deref().or(prompt.title.as_deref());
-            if let Some(first) = about.and_then(|words| words.trim().lines().next()) {
-                let first = text::for_line(first);
-                lines.push(one_line(&paint(Tone::Faint, &format!("      {first}"))));
+            if let Some(first_line) = about.and_then(|words| words.trim().lines().next()) {
+                let first_line = text::for_line(first_line);
+                lines.push(one_line(&paint(Tone::Faint, &format!("      {first_line}"))));
             }
         }
     }

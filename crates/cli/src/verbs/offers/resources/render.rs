@@ -74,12 +74,12 @@ fn push_uri(lines: &mut Vec<String>, uri: &str, facts: &str) {
 }
 
 fn push_about(lines: &mut Vec<String>, title: &str, description: Option<&str>) {
-    let first = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
-    let about = match (title, first) {
+    let first_line = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
+    let about = match (title, first_line) {
         ("", "") => return,
         (title, "") => title.to_owned(),
-        ("", first) => first.to_owned(),
-        (title, first) => format!("{title}: {first}"),
+        ("", first_line) => first_line.to_owned(),
+        (title, first_line) => format!("{title}: {first_line}"),
     };
     let about = format!("      {}", text::for_line(&about));
     lines.push(one_line(&paint(Tone::Faint, &about)));

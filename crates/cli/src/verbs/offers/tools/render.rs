@@ -140,14 +140,14 @@ fn tool_lines(catalog_tool: &CatalogTool, name: &str, indent: &str, with_schema:
         .map_or_else(String::new, |(tone, words)| format!("  {}", paint(tone, &format!("[{words}]"))));
     let mut lines = vec![format!("{indent}{}{badge}", signature(name, &schema))];
     let description = catalog_tool.tool().description.as_deref().unwrap_or_default().trim();
-    if let Some(first) = description.lines().next() {
-        let first = format!("{indent}    {}", text::for_line(first.trim()));
-        lines.push(one_line(&paint(Tone::Faint, &first)));
+    if let Some(first_line) = description.lines().next() {
+        let first_line = format!("{indent}    {}", text::for_line(first_line.trim()));
+        lines.push(one_line(&paint(Tone::Faint, &first_line)));
     }
     if with_schema {
         let schema = serde_json::to_string_pretty(&schema).unwrap_or_default();
-        let shown = text::for_terminal(&schema);
-        lines.extend(shown.lines().map(|line| format!("{indent}    {line}")));
+        let escaped_schema = text::for_terminal(&schema);
+        lines.extend(escaped_schema.lines().map(|line| format!("{indent}    {line}")));
     }
     lines
 }

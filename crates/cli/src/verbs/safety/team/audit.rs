@@ -73,9 +73,9 @@ pub(super) fn selected_tenants<'a>(file: &'a TeamFile, id: Option<&str>) -> Resu
     let Some(id) = id else { return Ok(file.tenants.iter().collect()) };
     let tenant = file.tenants.iter().find(|tenant| tenant.id == id);
     tenant.map(|tenant| vec![tenant]).ok_or_else(|| {
-        let known = file.tenants.iter().map(|tenant| tenant.id.as_str()).collect::<Vec<_>>().join(", ");
+        let tenant_ids = file.tenants.iter().map(|tenant| tenant.id.as_str()).collect::<Vec<_>>().join(", ");
         let message = format!("the team file has no tenant `{}`", text::for_line(id));
-        Failure::usage(message).hint(format!("it has {known}"))
+        Failure::usage(message).hint(format!("it has {tenant_ids}"))
     })
 }
 

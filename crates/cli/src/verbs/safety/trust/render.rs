@@ -81,46 +81,46 @@ impl<'a> PendingEntry<'a> {
 }
 
 /// Shows everything that would be started or contacted, and how each entry differs from its approved version.
-pub(crate) fn page(waiting: &[PendingEntry<'_>], layout: Layout) -> String {
-    let blocks: Vec<_> = waiting.iter().map(|pending| block(pending, layout).join("\n")).collect();
+pub(crate) fn page(pending_entries: &[PendingEntry<'_>], layout: Layout) -> String {
+    let blocks: Vec<_> = pending_entries.iter().map(|entry| block(entry, layout).join("\n")).collect();
     blocks.join("\n\n")
 }
 
-fn block(pending: &PendingEntry<'_>, layout: Layout) -> Vec<String> {
+fn block(pending_entry: &PendingEntry<'_>, layout: Layout) -> Vec<String> {
     let sign = paint(Tone::Waiting, layout.sign(Sign::Paused));
-    let name = paint(Tone::Strong, &text::for_line(pending.name));
-    let disabled_suffix = if pending.enabled { "" } else { ", disabled" };
-    let origin = paint(Tone::Faint, &format!("{}{disabled_suffix}", location(pending.full_entry)));
+    let name = paint(Tone::Strong, &text::for_line(pending_entry.name));
+    let disabled_suffix = if pending_entry.enabled { "" } else { ", disabled" };
+    let origin = paint(Tone::Faint, &format!("{}{disabled_suffix}", location(pending_entry.full_entry)));
     let mut lines = vec![format!("{sign} {name}  {origin}")];
-    lines.extend(details(pending.entry));
-    if let (Some(word), Some(folder)) = (pending.depends_on, &pending.project) {
+    lines.extend(details(pending_entry.entry));
+    if let (Some(word), Some(folder)) = (pending_entry.depends_on, &pending_entry.project) {
         let why = format!("  asks because `{word}` is something else in each folder: you agree for {folder} alone");
         lines.push(paint(Tone::Waiting, &text::for_line(&why)));
     }
-    lines.extend(pending.points.iter().map(|point| format!("  {} {point}", paint(Tone::Bad, "look at this:"))));
-    let Some(approval_time) = pending.approval_time else {
+    lines.extend(pending_entry.points.iter().map(|point| format!("  {} {point}", paint(Tone::Bad, "look at this:"))));
+    let Some(approval_time) = pending_entry.approval_time else {
         return lines;
     };
     let day = approval_time.with_timezone(&Local).format("%Y-%m-%d");
     lines.push(paint(Tone::Waiting, &format!("  changed since you agreed to it on {day}:")));
-    if pending.changes.is_empty() {
+    if pending_entry.changes.is_empty() {
         lines
             .push("    only in a field that has no meaning here, or in the way in which a value is written".to_owned());
     }
-    lines.extend(changes::lines(&pending.changes).into_iter().map(|line| format!("    {line}")));
+    lines.extend(changes::lines(&pending_entry.changes).into_iter().map(|line| format!("    {line}")));
     lines
 }
 
 /// Shows the approved entries, with their details unless the user has seen these (`was_seen`).
-pub(crate) fn trusted_page(trusted: &[PendingEntry<'_>], was_seen: bool, layout: Layout) -> String {
-    let blocks: Vec<_> = trusted
+pub(crate) fn trusted_page(approved_entries: &[PendingEntry<'_>], was_seen: bool, layout: Layout) -> String {
+    let blocks: Vec<_> = approved_entries
         .iter()
-        .map(|pending| {
+        .map(|approved_entry| {
             let sign = paint(Tone::Good, layout.sign(Sign::Good));
-            let name = paint(Tone::Strong, &text::for_line(pending.name));
+            let name = paint(Tone::Strong, &text::for_line(approved_entry.name));
             let mut lines = vec![format!("{sign} {name}  trusted as long as it does not change")];
             if !was_seen {
-                lines.extend(details(pending.entry));
+                lines.extend(details(approved_entry.entry));
             }
             lines.join("\n")
         })
@@ -129,13 +129,13 @@ pub(crate) fn trusted_page(trusted: &[PendingEntry<'_>], was_seen: bool, layout:
 }
 
 /// Returns a line for each refused entry.
-pub(crate) fn refused_page(servers: &[PendingEntry<'_>], layout: Layout) -> String {
-    let line = |pending: &PendingEntry<'_>| {
+pub(crate) fn refused_page(refused_entries: &[PendingEntry<'_>], layout: Layout) -> String {
+    let line = |refused_entry: &PendingEntry<'_>| {
         let sign = paint(Tone::Faint, layout.sign(Sign::Paused));
-        let name = paint(Tone::Strong, &text::for_line(pending.name));
+        let name = paint(Tone::Strong, &text::for_line(refused_entry.name));
         format!("{sign} {name}  refused as long as it does not change")
     };
-    servers.iter().map(line).collect::<Vec<_>>().join("\n")
+    refused_entries.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the line for a revoked approval.

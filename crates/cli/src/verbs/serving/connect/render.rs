@@ -138,9 +138,9 @@ pub(super) fn clients_page(rows: &[ClientRow], layout: Layout) -> String {
         ]
     });
     let mut lines = columns(&cells.collect::<Vec<_>>());
-    let absent: Vec<&str> = rows.iter().filter(|row| !row.is_present()).map(|row| row.client.id()).collect();
-    if !absent.is_empty() {
-        lines.push(paint(Tone::Faint, &format!("not found here: {}", absent.join(", "))));
+    let absent_clients: Vec<&str> = rows.iter().filter(|row| !row.is_present()).map(|row| row.client.id()).collect();
+    if !absent_clients.is_empty() {
+        lines.push(paint(Tone::Faint, &format!("not found here: {}", absent_clients.join(", "))));
     }
     lines.join("\n")
 }

@@ -59,8 +59,8 @@ fn suggest_mentions(known_items: &KnownItems, typed_prefix: &str, span: Span) ->
     let is_complete =
         |server: &&String| typed_prefix.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with(':'));
     if servers.iter().find(is_complete).is_some() {
-        let matching = resources.iter().filter(|resource| resource.word.starts_with(typed_prefix));
-        return matching
+        let matching_resources = resources.iter().filter(|resource| resource.word.starts_with(typed_prefix));
+        return matching_resources
             .map(|resource| Suggestion {
                 append_whitespace: resource.is_complete,
                 ..suggestion(format!("@{}", resource.word), &resource.about, span)
@@ -68,19 +68,19 @@ fn suggest_mentions(known_items: &KnownItems, typed_prefix: &str, span: Span) ->
             .collect();
     }
     let has_resources = |server: &&String| resources.iter().any(|resource| resource.server == **server);
-    let matching = servers.iter().filter(|server| server.starts_with(typed_prefix)).filter(has_resources);
-    matching.map(|server| suggestion(format!("@{server}:"), "", span)).collect()
+    let matching_servers = servers.iter().filter(|server| server.starts_with(typed_prefix)).filter(has_resources);
+    matching_servers.map(|server| suggestion(format!("@{server}:"), "", span)).collect()
 }
 
 fn suggest_commands(known_items: &KnownItems, typed_prefix: &str, span: Span) -> Vec<Suggestion> {
-    let matching = COMMANDS.iter().filter(|command| command.name.starts_with(typed_prefix));
-    let commands = matching.map(|command| Suggestion {
+    let matching_commands = COMMANDS.iter().filter(|command| command.name.starts_with(typed_prefix));
+    let commands = matching_commands.map(|command| Suggestion {
         append_whitespace: !command.argument.is_empty(),
         ..suggestion(format!("/{}", command.name), command.about, span)
     });
     let prompts = known_items.prompts();
-    let matching = prompts.iter().filter(|prompt| prompt.word.starts_with(typed_prefix));
-    let prompts = matching.map(|prompt| Suggestion {
+    let matching_prompts = prompts.iter().filter(|prompt| prompt.word.starts_with(typed_prefix));
+    let prompts = matching_prompts.map(|prompt| Suggestion {
         append_whitespace: !prompt.arguments.is_empty(),
         ..suggestion(format!("/{}", prompt.word), &prompt.about, span)
     });

@@ -147,14 +147,14 @@ async fn to_model_message(
 ) -> Result<Message, Failure> {
     let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
     // `shape` returns text and pictures for a model, and bounds the length of the text.
-    let shaped = host.shape(server, prompt, vec![message.content.clone()]).await;
-    let shaped = shaped.map_err(|error| Failure::from_call_error(&error))?;
-    let words = conceal(&shaped.text);
+    let output = host.shape(server, prompt, vec![message.content.clone()]).await;
+    let output = output.map_err(|error| Failure::from_call_error(&error))?;
+    let words = conceal(&output.text);
     let words = match &message.content {
         Content::Resource { resource } if !words.is_empty() => as_data(server, &resource.uri, &words),
         _ => words,
     };
-    Ok(Message::new(role, words).with_parts(shaped.media))
+    Ok(Message::new(role, words).with_parts(output.media))
 }
 
 /// Turns `messages` into the user's turn. Consecutive messages of the same role become one. Models expect that the user

@@ -85,16 +85,16 @@ fn fold(content: &str, layout: Layout) -> Vec<String> {
         remaining -= cut.chars().count();
         lines.push(indented(cut));
         if cut.len() < line.len() {
-            let hidden =
+            let hidden_count =
                 line.chars().count() - cut.chars().count() + rest.map(|line| line.chars().count()).sum::<usize>();
-            lines.push(fold_mark(&count(hidden, "more character"), layout));
+            lines.push(fold_mark(&count(hidden_count, "more character"), layout));
             return lines;
         }
     }
     match rest.count() {
         0 => lines,
-        hidden => {
-            lines.push(fold_mark(&count(hidden, "more line"), layout));
+        hidden_count => {
+            lines.push(fold_mark(&count(hidden_count, "more line"), layout));
             lines
         }
     }
