@@ -271,8 +271,8 @@ async fn read_messages(mut reader: BufReader<OwnedReadHalf>, inbox: mpsc::Sender
 /// Returns the next message. After a signal, waits at most [`EXIT_TIMEOUT`] for it; if none comes, that counts as the
 /// end.
 async fn next_message(messages: &mut mpsc::Receiver<MessageResult>, is_stopping: bool) -> MessageResult {
-    let received = messages.recv();
-    let message = if is_stopping { timeout(EXIT_TIMEOUT, received).await.ok().flatten() } else { received.await };
+    let next = messages.recv();
+    let message = if is_stopping { timeout(EXIT_TIMEOUT, next).await.ok().flatten() } else { next.await };
     message.unwrap_or(Ok(None))
 }
 
@@ -298,6 +298,7 @@ async fn answer_to(question: &mut OpenQuestion<'_>) -> (u32, Option<String>) {
 /// The terminal of this process, which shows the daemon's output and asks its questions.
 struct LocalTerminal<'a> {
     screen: &'a Screen,
+    /// Reads what the user types.
     lines: &'a OwnLines,
     question: OpenQuestion<'a>,
     /// While this exists, keys are delivered immediately.

@@ -47,8 +47,8 @@ pub(crate) use self::{
 };
 use crate::local_socket::{self, LocalSocket};
 
-/// The most bytes of one message: the arguments of a call, and the words and variables of a process. What is longer,
-/// such as output, goes in several messages.
+/// The most bytes of one message: the arguments of a call, and the words and variables of a process. Longer data, such
+/// as output, are sent in several messages.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
 
 /// How long a daemon may take to report its status.
@@ -94,12 +94,12 @@ impl Hello {
         terminal: TerminalProperties,
         args_text: Option<String>,
     ) -> Option<Box<Self>> {
-        let text = |name: &OsStr| name.to_str().map(str::to_owned);
+        let to_text = |word: &OsStr| word.to_str().map(str::to_owned);
         let variables: BTreeMap<_, _> =
-            environment.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect();
+            environment.iter().filter_map(|(name, value)| Some((to_text(name)?, to_text(value)?))).collect();
         Some(Box::new(Self {
             build: Build::current()?,
-            words: words.iter().map(|word| text(word)).collect::<Option<_>>()?,
+            words: words.iter().map(|word| to_text(word)).collect::<Option<_>>()?,
             folder: std::env::current_dir().ok()?,
             variables,
             terminal,

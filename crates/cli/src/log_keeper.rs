@@ -23,7 +23,7 @@ pub(crate) struct LogKeeper {
     sources: Sources,
     writer_task: TaskTracker,
     /// Tells the writer to write the lines so far, and to end.
-    end: watch::Sender<bool>,
+    end_sender: watch::Sender<bool>,
 }
 
 /// The files in which servers are configured, by the names of the servers; empty for a server without a file. All
@@ -57,19 +57,19 @@ struct Writer {
     sources: Sources,
     events: broadcast::Receiver<Event>,
     /// Changes when the writer has to end.
-    end: watch::Receiver<bool>,
+    end_receiver: watch::Receiver<bool>,
 }
 
 impl LogKeeper {
-    /// Starts to listen to `host`. Nothing is written before a server writes a line.
+    /// Starts to store what the servers of `host` write.
     pub(crate) fn start(host: &Host, store: Store, secrets: Arc<Interpolate>) -> Self {
         let sources = Sources::default();
-        let (end, ended) = watch::channel(false);
-        let writer = Writer { store, secrets, sources: sources.clone(), events: host.events(), end: ended };
+        let (end_sender, end_receiver) = watch::channel(false);
+        let writer = Writer { store, secrets, sources: sources.clone(), events: host.events(), end_receiver };
         let writer_task = TaskTracker::new();
         writer_task.spawn(writer.run());
         writer_task.close();
-        Self { sources, writer_task, end }
+        Self { sources, writer_task, end_sender }
     }
 
     /// The files in which servers are configured.
@@ -80,7 +80,7 @@ impl LogKeeper {
     /// Writes the lines so far, and ends. Waits at most a second.
     pub(crate) async fn close(&self) {
         // Fails if the writer has ended already.
-        let _ = self.end.send(true);
+        let _ = self.end_sender.send(true);
         if tokio::time::timeout(FLUSH_TIMEOUT, self.writer_task.wait()).await.is_err() {
             tracing::warn!("the last lines of the servers' logs were not written in time");
         }
@@ -93,7 +93,7 @@ impl Writer {
             let (first_event, is_last) = tokio::select! {
                 event = self.events.recv() => (Some(event), false),
                 // Resolves at `LogKeeper::close`, and when the `LogKeeper` was dropped.
-                _ = self.end.changed() => (None, true),
+                _ = self.end_receiver.changed() => (None, true),
             };
             if let Some(Err(broadcast::error::RecvError::Closed)) = first_event {
                 return;

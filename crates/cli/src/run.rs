@@ -98,9 +98,9 @@ fn one_line_failure(error: &clap::Error) -> Failure {
 fn color_in<'a>(mut words: impl Iterator<Item = &'a str>) -> Color {
     let mut color = Color::default();
     while let Some(word) = words.next() {
-        let when = if word == "--color" { words.next() } else { word.strip_prefix("--color=") };
-        if let Some(Ok(parsed)) = when.map(|when| Color::from_str(when, false)) {
-            color = parsed;
+        let value = if word == "--color" { words.next() } else { word.strip_prefix("--color=") };
+        if let Some(Ok(typed_color)) = value.map(|value| Color::from_str(value, false)) {
+            color = typed_color;
         }
     }
     color

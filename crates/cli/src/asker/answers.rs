@@ -27,7 +27,7 @@ enum PresetAnswer {
 #[derive(Debug)]
 pub(super) struct PresetAnswers {
     values: BTreeMap<String, PresetAnswer>,
-    /// Why the first form that stayed unanswered could not be answered.
+    /// Why a form could not be answered. Only the first such failure is kept.
     first_failure: OnceLock<String>,
 }
 

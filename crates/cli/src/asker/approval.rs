@@ -70,7 +70,7 @@ impl Terminal {
         if question.is_answered() {
             return Confirmed::Yes;
         }
-        let original = question.arguments.clone();
+        let original_arguments = question.arguments.clone();
         self.screen.message(&approval_page(&question));
         for _ in 0..MAX_TRIES {
             let Some(answer) = self.ask_key(answer_prompt(question.lasting)).await else {
@@ -78,7 +78,7 @@ impl Terminal {
             };
             let answer = answer.trim().to_lowercase();
             if let Some(scope) = scope_of_answer(&answer, question.lasting) {
-                let edited_arguments = (question.arguments != original).then_some(question.arguments);
+                let edited_arguments = (question.arguments != original_arguments).then_some(question.arguments);
                 return match (scope, edited_arguments) {
                     (AnswerScope::Once, None) => Confirmed::Yes,
                     (AnswerScope::Once, Some(arguments)) => Confirmed::Edited(arguments),
@@ -103,8 +103,8 @@ impl Terminal {
     /// Lets the user edit the arguments. Returns `None` when they stay as they are.
     async fn edit_arguments(&self, question: &Confirm) -> Option<Map<String, Value>> {
         // Writing a JSON object as text cannot fail.
-        let original = serde_json::to_string_pretty(&question.arguments).unwrap_or_default() + "\n";
-        let mut text = original.clone();
+        let original_text = serde_json::to_string_pretty(&question.arguments).unwrap_or_default() + "\n";
+        let mut text = original_text.clone();
         for _ in 0..MAX_TRIES {
             text = match self.edit(&text).await {
                 EditOutcome::Text(text) => text,
@@ -114,7 +114,7 @@ impl Terminal {
                     return None;
                 }
             };
-            if text == original || text.trim().is_empty() {
+            if text == original_text || text.trim().is_empty() {
                 return None;
             }
             match parse_and_check(&text, question).await {

@@ -1,4 +1,5 @@
-//! Opens a context, with which a command works, from the command line and from the surroundings of the program.
+//! Opens the context of a command (what the command works with: screen, configuration, database, servers) from the command
+//! line and the environment.
 
 use std::{
     path::{Path, PathBuf},
@@ -90,7 +91,7 @@ impl Context {
         let Surroundings { mut environment, folder, screen, tracer } = surroundings;
         let global = &command_line.global;
         // Removes the variable, so that no server and no placeholder gets it.
-        let key = environment.take(secrets::VARIABLE);
+        let given_key = environment.take(secrets::VARIABLE);
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
         let roots = global.root.iter().map(|folder| mcp_root(folder)).collect::<Result<_, _>>()?;
         let (store, database_server) = match database_choice.open(&places, &environment).await? {
@@ -101,7 +102,7 @@ impl Context {
             }
         };
         let keychain = secrets::Keychain::from_environment(&environment);
-        let secret_store = Arc::new(SecretStore::new(store.clone(), key, places.data(), keychain));
+        let secret_store = Arc::new(SecretStore::new(store.clone(), given_key, places.data(), keychain));
         let secrets = Interpolate::new(environment.clone(), UnsetPolicy::Error)
             .with_secrets(Arc::<SecretStore>::clone(&secret_store))
             .with_homes(places.data().join("sandbox"))
@@ -172,7 +173,7 @@ pub(super) fn on_message(global: &Global, screen: &Arc<Screen>, secrets: &Arc<In
     (global.verbose > 1).then(|| frames::show_messages(Arc::clone(screen), Arc::clone(secrets)))
 }
 
-/// Returns the builder of the sign-in that authorizes requests to servers with the stored tokens.
+/// Returns a builder for the sign-in, which authorizes requests to servers with the stored tokens.
 pub(super) fn sign_in_builder(
     secret_store: &Arc<SecretStore>,
     secrets: &Arc<Interpolate>,

@@ -178,7 +178,7 @@ impl Context {
     }
 
     /// As [`Self::connect`], for commands that say whether servers work. Also starts each idle server (one that
-    /// normally starts at its first call), because only stored data of an earlier run are known of it.
+    /// normally starts at its first call): until it starts, only the data that an earlier run stored are known.
     ///
     /// # Errors
     /// As [`Self::connect`].

@@ -30,7 +30,7 @@ impl Brake {
         let (cancel, cancelled) = oneshot::channel();
         self.cancel_sender.store(Some(Arc::new(cancel)));
         Box::pin(async {
-            // The sender was dropped, as when later calls replace it: nothing ends these calls early.
+            // If the sender is dropped, because later calls replace it, nothing ends these calls early.
             if cancelled.await.is_err() {
                 future::pending::<()>().await;
             }

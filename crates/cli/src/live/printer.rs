@@ -41,13 +41,13 @@ impl TurnPrinter {
     /// When stdout cannot be written.
     pub(super) async fn print(mut self, mut messages: mpsc::UnboundedReceiver<Output>) -> Result<(), Failure> {
         loop {
-            let next = if self.status.is_some() || !self.news.is_empty() {
+            let output = if self.status.is_some() || !self.news.is_empty() {
                 timeout(REFRESH_INTERVAL, messages.recv()).await
             } else {
                 Ok(messages.recv().await)
             };
-            let next = match next {
-                Ok(Some(next)) => next,
+            let output = match output {
+                Ok(Some(output)) => output,
                 Ok(None) => break,
                 Err(_) => {
                     self.show_news();
@@ -55,7 +55,7 @@ impl TurnPrinter {
                     continue;
                 }
             };
-            match next {
+            match output {
                 Output::Piece(piece) => self.print_piece(&piece).await?,
                 Output::Line(line) => {
                     self.end_line().await?;
@@ -94,7 +94,7 @@ impl TurnPrinter {
     }
 
     async fn print_piece(&mut self, piece: &str) -> Result<(), Failure> {
-        // Concealed as a whole, because a secret may contain line breaks at which the text is cut below.
+        // First hide secrets in the whole piece: a secret may contain line breaks, and the text is cut at those below.
         let piece = self.screen.concealed(piece);
         let text = self.white_space.printable(&piece, self.at_line_start);
         if text.is_empty() {
@@ -112,7 +112,7 @@ impl TurnPrinter {
         Ok(())
     }
 
-    /// Ends the current line of the answer, and the answer: what is printed next belongs to another one.
+    /// Ends the current line, and with it the answer: the next text belongs to another answer.
     async fn end_line(&mut self) -> Result<(), Failure> {
         self.white_space = WhiteSpaceFilter::default();
         if !mem::replace(&mut self.at_line_start, true) {
@@ -133,8 +133,8 @@ impl TurnPrinter {
         self.show_status();
     }
 
-    /// Shows this progress line from now on. A line about a call ends the current line of the answer; any other is
-    /// dropped while a line of the answer is incomplete.
+    /// Shows this progress line from now on. A line about a call ends the current line of the answer. Any other
+    /// progress line is dropped while a line of the answer is incomplete.
     async fn set_status(&mut self, line: StatusLine) -> Result<(), Failure> {
         if matches!(line, StatusLine::Call(_)) {
             self.end_line().await?;

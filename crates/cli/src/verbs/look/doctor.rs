@@ -105,13 +105,13 @@ fn file_checks(loaded: &Loaded) -> Vec<Check> {
 
 /// Returns a warning if the user's own file at `path` may hold secrets and other users of this machine can read it.
 fn exposed_secrets_check(path: &Path, scope: ConfigScope, loaded: &Loaded) -> Option<Check> {
-    let is_own = matches!(scope, ConfigScope::User | ConfigScope::Local);
+    let is_own_file = matches!(scope, ConfigScope::User | ConfigScope::Local);
     // In the view of an entry, `***` stands for a value that may be a secret.
     let holds_secrets = loaded
         .entries
         .iter()
         .any(|entry| entry.source.path.as_deref() == Some(path) && entry.view.to_string().contains("***"));
-    if !is_own || !holds_secrets || !others_can_read(path) {
+    if !is_own_file || !holds_secrets || !others_can_read(path) {
         return None;
     }
     let path = path.display().to_string();

@@ -216,13 +216,13 @@ fn unknown_tool(host: &Host, unknown: &UnknownTool, target: &Target) -> Failure 
         return failure;
     }
     let catalog = host.catalog();
-    let server_tools = || catalog.tools().filter(|listed| Some(&listed.server) == named_server);
+    let server_tools = || catalog.tools().filter(|catalog_tool| Some(&catalog_tool.server) == named_server);
     let mut message = format!("there is no tool `{selector}`");
     if named_server.is_some() && server_tools().next().is_none() {
         message.push_str(": its server is connected, and offers no tools");
     }
     let server_tools = server_tools();
-    let similar_tool = closest(tool, server_tools.map(|listed| listed.tool().name.as_str()));
+    let similar_tool = closest(tool, server_tools.map(|catalog_tool| catalog_tool.tool().name.as_str()));
     let hint = match (similar_tool, named_server, unknown.suggestions.as_slice()) {
         (Some(similar_tool), Some(server), _) => format!("did you mean `{server}/{similar_tool}`?"),
         (_, Some(server), _) => format!("`toolrack tools {server}` shows its tools"),

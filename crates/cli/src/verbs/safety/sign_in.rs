@@ -77,12 +77,12 @@ async fn connect_and_show(
     context: &Context,
 ) -> Result<Exit, Failure> {
     let Target { name, spec, .. } = target;
-    let mut tools = None;
+    let mut tool_count = None;
     let mut failure = None;
     let host = context.connect_to_check(Desired::from([(name.clone(), spec)])).await?;
     // The host has only this one server.
     for status in host.status() {
-        tools = Some(status.tools);
+        tool_count = Some(status.tools);
         failure = reach::server_failure(&host, &status);
     }
     let logged_in = LoggedIn {
@@ -92,7 +92,7 @@ async fn connect_and_show(
         scopes: &signed_in.scopes,
         expires_at: signed_in.expires,
         renewable: signed_in.renewable,
-        tools: tools.filter(|_| failure.is_none()),
+        tools: tool_count.filter(|_| failure.is_none()),
     };
     if context.screen.prints_json() {
         context.screen.document(&logged_in).await?;

@@ -102,19 +102,19 @@ async fn token(args: &TokenArgs, context: &Context) -> Result<Exit, Failure> {
 /// Returns the member that the options describe: an existing one with the changes of the options, or a new one.
 async fn member_from_options(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Failure> {
     let owner = MemberIdentity { issuer: ISSUER, subject: &args.member };
-    let existing = store.member(owner).await.map_err(|error| database::unusable(&error))?;
-    let tenant = args.tenant.as_deref().or(existing.as_ref().map(Principal::tenant)).ok_or_else(|| {
+    let existing_member = store.member(owner).await.map_err(|error| database::unusable(&error))?;
+    let tenant = args.tenant.as_deref().or(existing_member.as_ref().map(Principal::tenant)).ok_or_else(|| {
         Failure::usage(format!("the team has no member `{}` yet: say which tenant it belongs to", args.member))
             .hint(format!("toolrack team token {} --tenant TENANT", shell_words::quote(&args.member)))
     })?;
-    let kind = match &existing {
+    let kind = match &existing_member {
         _ if args.service => Kind::Service,
-        Some(existing) => existing.kind(),
+        Some(existing_member) => existing_member.kind(),
         None => Kind::Person,
     };
-    let role = args.role.map(Into::into).or(existing.as_ref().map(Principal::role)).unwrap_or_default();
-    let groups: Vec<&str> = match &existing {
-        Some(existing) if args.group.is_empty() => existing.groups().collect(),
+    let role = args.role.map(Into::into).or(existing_member.as_ref().map(Principal::role)).unwrap_or_default();
+    let groups: Vec<&str> = match &existing_member {
+        Some(existing_member) if args.group.is_empty() => existing_member.groups().collect(),
         _ => args.group.iter().map(String::as_str).collect(),
     };
     let invalid_member = |error: BadPrincipal| Failure::usage(error.to_string());
@@ -130,8 +130,9 @@ async fn members(args: &TenantArgs, context: &Context) -> Result<Exit, Failure> 
 }
 
 async fn tokens(args: &TenantArgs, context: &Context) -> Result<Exit, Failure> {
-    let selection = args.tenant.as_deref().map_or(TokenFilter::All, TokenFilter::OfTenant);
-    let tokens = team_store(context).await?.team_tokens(selection).await.map_err(|error| database::unusable(&error))?;
+    let token_filter = args.tenant.as_deref().map_or(TokenFilter::All, TokenFilter::OfTenant);
+    let tokens =
+        team_store(context).await?.team_tokens(token_filter).await.map_err(|error| database::unusable(&error))?;
     let list = render::TokensDocument { tokens: tokens.iter().map(MemberToken::from).collect() };
     show(&list, render::tokens_page(&list), "tokens", context).await
 }
@@ -150,19 +151,19 @@ async fn show(list: &impl Serialize, page: String, plural: &str, context: &Conte
 }
 
 async fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, Failure> {
-    let selection = match (&args.id, &args.member) {
+    let token_filter = match (&args.id, &args.member) {
         (_, Some(member)) => TokenFilter::Of(MemberIdentity { issuer: &args.issuer, subject: member }),
         (Some(id), None) => TokenFilter::Id(id),
         (None, None) => return Err(Failure::usage("say which token").hint("`toolrack team tokens` shows their ids")),
     };
     let store = team_store(context).await?;
-    let revoked = store.revoke_tokens(selection, &operator()).await.map_err(|error| database::unusable(&error))?;
+    let revoked = store.revoke_tokens(token_filter, &operator()).await.map_err(|error| database::unusable(&error))?;
     if revoked == 0 {
         if let Some(id) = &args.id {
             let message = format!("the team has no token with the id `{}`", text::for_line(id));
             return Err(Failure::usage(message).hint("`toolrack team tokens` shows their ids"));
         }
-        // A member without tokens is no mistake, but one who does not exist may be misspelt, or be of another issuer.
+        // A known member without tokens is no mistake. An unknown one may be misspelt, or be of another issuer.
         if let Some(member) = &args.member {
             let owner = MemberIdentity { issuer: &args.issuer, subject: member };
             if store.member(owner).await.map_err(|error| database::unusable(&error))?.is_none() {

@@ -153,7 +153,7 @@ enum TurnOutcome {
     Ended(Result<Exit, Failure>),
     /// The user cancelled the turn.
     Cancelled,
-    /// The conversation cannot continue after the turn.
+    /// The conversation cannot continue, because the turn could not be stored.
     Broken(Failure),
 }
 
@@ -226,8 +226,8 @@ impl Chat<'_> {
         }
     }
 
-    /// Runs the command that the user typed, or turns other text into a message. Ctrl-C cancels this, but does not end
-    /// the conversation.
+    /// Runs the command that the user typed, or turns other text into a message. Ctrl-C cancels the command or the
+    /// message, but does not end the conversation.
     async fn handle(&mut self, typed_text: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
         // A separate receiver, because the command borrows all of `self`.
         let mut interrupts = StopSignals::new()?;
@@ -303,7 +303,7 @@ impl Chat<'_> {
         };
         let report = live_turn.finish(&turn, &self.agent).await?;
         let outcome = match (cancel_result, turn_result) {
-            (Err(not_stored), _) => TurnOutcome::Broken(ask::turn_failure(&not_stored.into())),
+            (Err(store_error), _) => TurnOutcome::Broken(ask::turn_failure(&store_error.into())),
             (_, Some(Err(error @ AgentError::NotStored(_)))) => TurnOutcome::Broken(ask::turn_failure(&error)),
             (_, Some(Err(error))) => TurnOutcome::Ended(Err(ask::turn_failure(&error))),
             (_, None) => TurnOutcome::Cancelled,

@@ -109,7 +109,8 @@ async fn with_suggestion(typed_id: &str, failure: Failure, context: &Context) ->
         Ok(store) => store,
         Err(failure) => return failure,
     };
-    // Without the list there is nothing to suggest, and `failure` says more than that the list cannot be read.
+    // Without the list, there is nothing to suggest. `failure` helps the user more than the reason why the list cannot
+    // be read.
     let Ok(newest_sessions) = store.sessions(&query).await else { return failure };
     if newest_sessions.is_empty() {
         let failure = Failure { message: "there are no sessions yet".to_owned(), ..failure };

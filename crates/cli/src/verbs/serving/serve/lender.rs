@@ -186,7 +186,7 @@ impl<R> Lender<'_, R> {
         if self.build.as_ref() != Some(&build) {
             return Err("the daemon is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());
         }
-        // Parsed as the command's own process does.
+        // Parse the words as the command's own process does.
         let words: Vec<_> = words.into_iter().map(OsString::from).collect();
         let cli = Cli::parse_words(&words).ok().filter(is_lent).ok_or("it does not do this command")?;
         let screen = Arc::new(Screen::for_borrower(&cli.global, terminal, outbox.clone()));
@@ -196,7 +196,7 @@ impl<R> Lender<'_, R> {
     }
 }
 
-/// Returns whether a daemon runs this command: not with servers that only the command has, or with a recording.
+/// Returns whether a daemon can run this command. It cannot if the command has servers of its own, or a recording.
 fn is_lent(cli: &Cli) -> bool {
     cli.verb.run_mode() == RunMode::Lent && cli.global.one_off.is_none() && cli.global.tape.is_none()
 }
