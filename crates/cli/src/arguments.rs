@@ -206,7 +206,8 @@ impl<'a> Requirement<'a> {
 
     fn read_one(self, name: &str, value: TypedValue, is_lenient: bool) -> Result<Value, BadArguments> {
         match value {
-            // Not converted: unless the user switches it off, `check` later compares all arguments with the schema.
+            // JSON is not converted. `check` later compares all arguments with the schema, unless the user switches
+            // that off.
             TypedValue::Json(json) => Ok(json),
             TypedValue::Text(text) => match self.read(&text, 0) {
                 Some(value) => Ok(value),
@@ -237,8 +238,12 @@ impl<'a> Requirement<'a> {
         let branches = place.branches(depth);
         if !branches.is_empty() {
             let mut candidates = branches.iter().filter_map(|branch| branch.read(text, depth + 1));
-            let first = candidates.next()?;
-            return Some(if first.is_string() { first } else { candidates.find(Value::is_string).unwrap_or(first) });
+            let first_value = candidates.next()?;
+            return Some(if first_value.is_string() {
+                first_value
+            } else {
+                candidates.find(Value::is_string).unwrap_or(first_value)
+            });
         }
         let kinds = place.kinds();
         if kinds.is_empty() || kinds.contains(&"string") {

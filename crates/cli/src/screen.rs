@@ -313,7 +313,7 @@ impl Screen {
         self.write_stderr(&format!("{}\n", layout.fit(&self.concealed(lines))));
     }
 
-    /// Returns `lines` in the form that another process can print at the terminal of this one as they are.
+    /// Returns `lines` as another process can print them, unchanged, at the terminal of this process.
     pub(crate) fn rendered(&self, lines: &str) -> String {
         let layout = Layout { width: self.device.columns(Stream::Err), ..self.layout };
         let lines = layout.fit(&self.concealed(lines));

@@ -17,8 +17,8 @@ pub(crate) async fn check(arguments: &Map<String, Value>, schema: Value) -> Resu
         return Ok(());
     }
     // The work is bounded, but on this thread it would delay the handling of Ctrl-C.
-    let check = tokio::task::spawn_blocking(move || mismatches(&arguments, &schema));
-    match check.await {
+    let check_task = tokio::task::spawn_blocking(move || mismatches(&arguments, &schema));
+    match check_task.await {
         Ok(mismatches) if !mismatches.is_empty() => Err(BadArguments::Mismatches { mismatches }),
         _ => Ok(()),
     }

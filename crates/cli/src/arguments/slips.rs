@@ -35,7 +35,7 @@ fn properties(schema: &Value) -> Option<&Map<String, Value>> {
 
 /// Returns the names of the arguments that the schema does not name.
 fn unnamed_arguments<'a>(arguments: &'a Map<String, Value>, schema: &'a Value) -> impl Iterator<Item = &'a String> {
-    let is_known = |name: &str| properties(schema).is_some_and(|known| known.contains_key(name));
+    let is_known = |name: &str| properties(schema).is_some_and(|named| named.contains_key(name));
     arguments.keys().filter(move |name| !is_known(name))
 }
 
@@ -48,9 +48,10 @@ pub(super) fn property_meant_by<'a>(name: &str, arguments: &Map<String, Value>, 
     };
     let only_missing_property = || {
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-        let mut missing = required.filter_map(Value::as_str).filter(|name| !arguments.contains_key(*name)).take(2);
+        let mut missing_names =
+            required.filter_map(Value::as_str).filter(|name| !arguments.contains_key(*name)).take(2);
         // `name` can stand for a missing argument only if no other one is missing.
-        let only = missing.next().filter(|_| missing.next().is_none());
+        let only = missing_names.next().filter(|_| missing_names.next().is_none());
         // With several unknown arguments, any of them could be the missing one.
         only.filter(|_| unnamed_arguments(arguments, schema).take(2).count() == 1)
     };

@@ -202,7 +202,7 @@ impl Field {
     pub(super) fn check(&self, value: &Value) -> Result<Value, String> {
         // Reads the value as if it were typed, so that the limits and the choices of the field apply to it.
         let parsed = match (&self.kind, value) {
-            // One by one, because a choice may contain a comma.
+            // Read each value separately, because a choice may contain a comma.
             (Kind::SeveralOf { choices, min_count, max_count }, Value::Array(values)) => {
                 let chosen_values = values.iter().map(|value| pick(choices, &as_typed(value)));
                 checked_list(chosen_values.collect::<Result<_, _>>()?, *min_count, *max_count)?

@@ -97,8 +97,8 @@ impl HostParts {
         if let Some(store) = self.store_unless_replaying() {
             let memory = Arc::new(ConcealingStore::new(store.clone(), secrets()));
             if self.tape.is_none() && self.loan.is_none() {
-                // Other hosts use no stored lists of tools. A recording must contain everything that a server says. And
-                // a server may offer tools to one member or session that are not for others.
+                // Hosts with a recording or a loan use no stored lists of tools. A recording must contain everything
+                // that a server says, and a server may offer some tools to one member or session alone.
                 builder = builder.memory(Arc::<ConcealingStore<Store>>::clone(&memory));
             }
             builder = builder.pins(memory);

@@ -90,7 +90,7 @@ impl Context {
     pub(crate) async fn lend(&self, borrower: Borrower, daemon_world: &CurrentWorld) -> Result<Self, String> {
         let Borrower { global, folder, mut environment, screen, lines, args_text } = borrower;
         // Removes the variable, so that no server and no placeholder gets it.
-        let key = environment.take(secrets::VARIABLE);
+        let given_key = environment.take(secrets::VARIABLE);
         let daemon_options = &self.command_line.global;
         let has_same_places = || Places::from_env(&environment).is_ok_and(|places| places == self.places);
         let has_same_files = global.mcp_config == daemon_options.mcp_config
@@ -104,7 +104,7 @@ impl Context {
             () if global.agent != daemon_options.agent => "it is for another `--agent`".to_owned(),
             () if !global.root.is_empty() => "its servers have no `--root`".to_owned(),
             () if !has_same_places() => "its configuration or its data are elsewhere".to_owned(),
-            () if !self.secret_store.uses_same_key(key) => "another key opens its secrets".to_owned(),
+            () if !self.secret_store.uses_same_key(given_key) => "another key opens its secrets".to_owned(),
             () if !self.has_store() => "it has no database".to_owned(),
             () => String::new(),
         };
@@ -309,17 +309,19 @@ impl StartValues {
             return None;
         }
         Some(match (self, borrower) {
-            (Self::Child { plan, variables, .. }, Self::Child { plan: other, variables: others, .. }) => {
-                let mut names = variables.keys().chain(others.keys());
-                match names.find(|name| variables.get(*name) != others.get(*name)) {
+            (Self::Child { plan, variables, .. }, Self::Child { plan: other_plan, variables: other_variables, .. }) => {
+                let mut names = variables.keys().chain(other_variables.keys());
+                match names.find(|name| variables.get(*name) != other_variables.get(*name)) {
                     Some(name) => format!("has another `{}` there", text::for_line(&name.to_string_lossy())),
-                    None if plan != other => {
+                    None if plan != other_plan => {
                         "is started in another way there: a variable in its entry has another value".into()
                     }
                     None => "is another program there, because `PATH` differs".into(),
                 }
             }
-            (Self::Requests { proxies, .. }, Self::Requests { proxies: others, .. }) if proxies != others => {
+            (Self::Requests { proxies, .. }, Self::Requests { proxies: other_proxies, .. })
+                if proxies != other_proxies =>
+            {
                 "has another proxy there".into()
             }
             _ => "has another address, other headers or another sign-in there".into(),

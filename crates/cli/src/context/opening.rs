@@ -1,5 +1,5 @@
-//! Opens the context of a command (what the command works with: screen, configuration, database, servers) from the command
-//! line and the environment.
+//! Opens the context of a command (what the command works with: screen, configuration, database, servers) from the
+//! command line and the environment.
 
 use std::{
     path::{Path, PathBuf},

@@ -160,8 +160,9 @@ impl Keychain {
     fn lookup(&self, id: Uuid) -> Arc<Lookup> {
         let new_lookup = Arc::new(Lookup { id, key: OnceCell::new(), last_failure: ArcSwapOption::default() });
         let is_for_id = |lookup: &&Arc<Lookup>| lookup.id == id;
-        let last = self.last_lookup.rcu(|last| last.as_ref().filter(is_for_id).or(Some(&new_lookup)).cloned());
-        last.filter(|lookup| is_for_id(&lookup)).unwrap_or(new_lookup)
+        let last_lookup =
+            self.last_lookup.rcu(|last_lookup| last_lookup.as_ref().filter(is_for_id).or(Some(&new_lookup)).cloned());
+        last_lookup.filter(|lookup| is_for_id(&lookup)).unwrap_or(new_lookup)
     }
 
     /// Asks the keychain for the key under `id`.
@@ -259,7 +260,7 @@ impl Keychain {
     }
 
     fn variable(&self, name: &str) -> Option<&OsString> {
-        self.variables.iter().find(|(known, value)| *known == name && !value.is_empty()).map(|(_, value)| value)
+        self.variables.iter().find(|(variable, value)| *variable == name && !value.is_empty()).map(|(_, value)| value)
     }
 
     /// Runs the program to its end, within the time-out. It reads `stdin`, which is empty for commands without a key.

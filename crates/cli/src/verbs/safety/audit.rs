@@ -133,7 +133,7 @@ pub(super) fn newest_query(NewestRows { filter, denied, limit }: NewestRows, con
 }
 
 fn filter_query(filter: AuditFilter, context: &Context) -> AuditQuery {
-    // Without an earliest time if the clock cannot go back so far.
+    // If the clock cannot go back so far, the query has no earliest time.
     let since = filter.since.and_then(|since| SystemTime::now().checked_sub(since));
     AuditQuery {
         server: filter.server,

@@ -107,9 +107,9 @@ async fn migrate(args: MigrateArgs, context: &Context) -> Result<Exit, Failure> 
         true => Vec::new(),
         false => {
             let server = DatabaseServer::connect(&target_database, &context.environment).await?;
-            let moved = Box::pin(move_all(&sources, &team, &server, context)).await;
+            let move_result = Box::pin(move_all(&sources, &team, &server, context)).await;
             server.close().await;
-            moved?
+            move_result?
         }
     };
     let document = MigrateDocument { moved };
@@ -199,19 +199,16 @@ fn with_source(failure: Failure, source: &Source) -> Failure {
 
 /// Returns a line for each file.
 fn page(document: &MigrateDocument) -> String {
-    let line = |moved: &MovedFile| {
-        let tables = moved.tables.iter().filter(|table| table.rows > 0).count();
-        let rows = format!(
-            "{} in {}",
-            count(usize::try_from(moved.rows).unwrap_or(usize::MAX), "row"),
-            count(tables, "table")
-        );
-        let audit = moved.audit_rows.map_or_else(
+    let line = |file: &MovedFile| {
+        let tables = file.tables.iter().filter(|table| table.rows > 0).count();
+        let rows =
+            format!("{} in {}", count(usize::try_from(file.rows).unwrap_or(usize::MAX), "row"), count(tables, "table"));
+        let audit = file.audit_rows.map_or_else(
             || Cell::new(Tone::Bad, "the audit log is broken"),
             |rows| Cell::new(Tone::Good, format!("{rows} rows of the audit log verified")),
         );
-        let name = moved.tenant.as_deref().unwrap_or("(team)");
-        let word = if moved.was_already_moved { "moved earlier" } else { "moved" };
+        let name = file.tenant.as_deref().unwrap_or("(team)");
+        let word = if file.was_already_moved { "moved earlier" } else { "moved" };
         vec![Cell::new(Tone::Strong, name), Cell::new(Tone::Plain, word), Cell::new(Tone::Plain, rows), audit]
     };
     columns(&document.moved.iter().map(line).collect::<Vec<_>>()).join("\n")

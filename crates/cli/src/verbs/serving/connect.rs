@@ -40,10 +40,10 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
     let client_file = find_client_file(client, args.project, context)?;
     let reach = if args.undo { None } else { Some(choose_reach(client, &args, context)?) };
     let spawn_computation = || {
-        // A later undo needs what is stored in this folder.
+        // A later undo reads what is stored in this folder.
         let undo_folder = context.places.data().join("connections");
         let (client_file, name, reach) = (client_file.clone(), args.name.clone(), reach.clone());
-        // The file may be large, and far away.
+        // The file may be large, or on a slow network drive.
         tokio::task::spawn_blocking(move || match reach {
             Some(reach) => connect::connect(&client_file, &name, &reach, &undo_folder),
             None => connect::undo(&client_file, &name, &undo_folder),

@@ -235,7 +235,7 @@ async fn start_new(verb: &str, words: &[OsString], context: &Context) -> Result<
 }
 
 async fn restart(args: &ServeArgs, words: &[OsString], context: &Context) -> Result<Exit, Failure> {
-    // Checked before the running daemon ends: no new one could take its place.
+    // Check this first: if the new daemon cannot start, the running one must not end.
     refuse_in_server()?;
     serve::check_startable(args, context).await?;
     let kill_after = None;

@@ -155,8 +155,8 @@ impl Folder<'_> {
     /// safe, because a signature without its key counts as wrong.
     fn keys(&self) -> Vec<PublicKey> {
         let names = self.names("keys").unwrap_or_default();
-        let read = |name: &String| fs::read_to_string(self.0.join("keys").join(name)).ok();
-        names.iter().filter_map(|name| PublicKey::read(&read(name)?).ok()).collect()
+        let read_file = |name: &String| fs::read_to_string(self.0.join("keys").join(name)).ok();
+        names.iter().filter_map(|name| PublicKey::read(&read_file(name)?).ok()).collect()
     }
 }
 
