@@ -320,8 +320,8 @@ impl LiveTurn {
         }
     }
 
-    fn call_ends(&mut self, ended: &EndedCall<'_>) {
-        let EndedCall { call, error, script_calls, text, is_error, took } = *ended;
+    fn call_ends(&mut self, ended_call: &EndedCall<'_>) {
+        let EndedCall { call, error, script_calls, text, is_error, took } = *ended_call;
         let tool = self.tool_name(call);
         let unasked_tool = matches!(error, Some(CallError::Denied { unasked: true, .. })).then_some(&tool);
         // A script's call records only the code of its error. This is the code of the same error.
@@ -342,7 +342,7 @@ impl LiveTurn {
         }
         self.record(record);
         if self.format == TurnFormat::Text {
-            self.send(Output::Line(ended.line(self.screen.layout(), &tool)));
+            self.send(Output::Line(ended_call.line(self.screen.layout(), &tool)));
             self.running_calls.end(&call.id);
             self.show_running();
         }
@@ -381,8 +381,8 @@ impl LiveTurn {
             }
         }
         drop(self.output);
-        if let Some(Ok(printed)) = self.printer_task.join_next().await {
-            printed?;
+        if let Some(Ok(print_result)) = self.printer_task.join_next().await {
+            print_result?;
         }
         if self.format == TurnFormat::Text && end == Some(&End::Cut) {
             self.screen.warning("the answer was cut: it reached the limit of tokens (--max-tokens)");
@@ -428,8 +428,8 @@ impl Front for LiveTurn {
                 self.record(json!({ "type": "session", "id": id.to_string() }));
             }
             // Wait until the text is on the screen: the next step may ask the user a question.
-            let (flushed, printed) = oneshot::channel();
-            self.send(Output::Flush(flushed));
+            let (printed_sender, printed) = oneshot::channel();
+            self.send(Output::Flush(printed_sender));
             // Fails only if the printing task has ended, as in `OutputSender::send`.
             let _ = printed.await;
             Ok(())

@@ -44,13 +44,13 @@ impl MentionSources<'_> {
             let message = format!("{} resources are named, but at most {MAX_RESOURCES} are allowed", mentions.len());
             return Err(Failure::usage(message).hint("name the others in the next message"));
         }
-        if let Some(unknown) = mentions.iter().find(|mention| !self.has_server(&mention.server)) {
-            return Err(self.no_such_server(unknown));
+        if let Some(unknown_mention) = mentions.iter().find(|mention| !self.has_server(&mention.server)) {
+            return Err(self.no_such_server(unknown_mention));
         }
-        let answers = join_all(mentions.iter().map(|mention| self.read(mention))).await;
+        let read_results = join_all(mentions.iter().map(|mention| self.read(mention))).await;
         let (mut text, mut media, mut resource_lines) = (typed_text.to_owned(), Vec::new(), Vec::new());
-        for answer in answers {
-            let Resource { summary, data, media: pictures } = answer?;
+        for read_result in read_results {
+            let Resource { summary, data, media: pictures } = read_result?;
             resource_lines.push(summary);
             text.push_str("\n\n");
             text.push_str(&data);
@@ -86,13 +86,13 @@ impl MentionSources<'_> {
         let contents: Vec<_> = contents.into_iter().map(|resource| Content::Resource { resource }).collect();
         // `shape` returns text and pictures for a model, and bounds the length of the text.
         let output = self.host.shape(server, uri, contents).await.map_err(call_failure)?;
-        let concealed = (self.conceal)(&output.text);
-        let mut summary = format!("read @{server}:{} ({} bytes", text::for_line(uri), concealed.len());
+        let concealed_text = (self.conceal)(&output.text);
+        let mut summary = format!("read @{server}:{} ({} bytes", text::for_line(uri), concealed_text.len());
         if !output.media.is_empty() {
             summary.push_str(" and a picture");
         }
         summary.push_str(if output.truncated { ", only a part)" } else { ")" });
-        Ok(Resource { summary, data: as_data(server, uri, &concealed), media: output.media })
+        Ok(Resource { summary, data: as_data(server, uri, &concealed_text), media: output.media })
     }
 }
 

@@ -61,19 +61,19 @@ impl Fence {
 /// Returns `path` with `.` and `..` resolved by name alone, without looking at the disk; `None` when a `..` climbs
 /// above the start of the path.
 fn lexically_normal(path: &Path) -> Option<PathBuf> {
-    let mut normal = PathBuf::new();
+    let mut normal_path = PathBuf::new();
     for part in path.components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir => {
-                if !normal.pop() {
+                if !normal_path.pop() {
                     return None;
                 }
             }
-            part => normal.push(part),
+            part => normal_path.push(part),
         }
     }
-    Some(normal)
+    Some(normal_path)
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ pub(crate) fn write(data: &Path, link: &Link) -> Result<(), Failure> {
 /// When the file has such rows, and when it cannot be read.
 pub(crate) async fn write_if_moved(data: &Path, link: &Link) -> Result<(), Failure> {
     match read(data) {
-        Ok(Some(existing)) if existing == *link => return Ok(()),
+        Ok(Some(existing_link)) if existing_link == *link => return Ok(()),
         // A link to another team file: the rows are in a database already.
         Ok(Some(_)) => {}
         Ok(None) => check_no_unmoved_rows(data, &link.team).await?,

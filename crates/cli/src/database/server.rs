@@ -145,8 +145,8 @@ async fn url_printed_by(command: &[String], time_limit: Duration) -> Result<Stri
     let command_error = |why: String| bad_url(format!("is to be printed by `{program}`, {why}"));
     let mut process = Command::new(program);
     process.args(arguments).env_remove(secrets::VARIABLE).kill_on_drop(true);
-    let process = process.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let output = timeout(time_limit, process)
+    let output = process.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = timeout(time_limit, output)
         .await
         .map_err(|_| command_error("which takes longer than `connect_timeout`".to_owned()))?;
     let output = output.map_err(|error| command_error(format!("which cannot be run: {}", in_words(&error))))?;

@@ -119,14 +119,14 @@ async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
     };
     // Tries the edit before a secret is stored. Otherwise an edit that fails would leave a secret behind.
     let preview = match run_edit(Options { dry_run: true, ..options }).await {
-        Err(already_exists)
-            if already_exists.code == "EXISTS" && context.screen.is_interactive() && !context.screen.prints_json() =>
+        Err(exists_failure)
+            if exists_failure.code == "EXISTS" && context.screen.is_interactive() && !context.screen.prints_json() =>
         {
             options.replace = true;
             let preview = run_edit(Options { dry_run: true, ..options }).await?;
             context.screen.message(preview.diff.trim_end());
             if !options.dry_run && !context.confirm(&format!("Replace `{}`?", text::for_line(name.as_str()))).await {
-                return Err(already_exists);
+                return Err(exists_failure);
             }
             preview
         }

@@ -80,7 +80,7 @@ struct ShowDocument<'a> {
 struct ValidateDocument<'a> {
     valid: bool,
     problems: &'a [Problem],
-    /// Secrets that entries name and that are not set.
+    /// Secrets that entries name, but that are not set.
     unset_secrets: &'a [String],
 }
 

@@ -96,12 +96,12 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, context: &Cont
         };
     }
     let pieces: Vec<_> = contents.iter().map(call::render::raw_contents).collect();
-    let mut plain = render::read_plain(&contents);
-    if args.follow && !plain.ends_with('\n') {
+    let mut plain_text = render::read_plain(&contents);
+    if args.follow && !plain_text.ends_with('\n') {
         // The next version must begin on a new line.
-        plain.push('\n');
+        plain_text.push('\n');
     }
-    let text = deliver::TextForms { escaped: render::read_page(&contents), plain: Some(plain) };
+    let text = deliver::TextForms { escaped: render::read_page(&contents), plain: Some(plain_text) };
     deliver::deliver(&pieces, text, args.output.as_deref(), &context.screen).await
 }
 

@@ -146,7 +146,7 @@ async fn show_single_tool(word: &str, args: &ToolsArgs, loaded: &Loaded, context
             let hint = if is_similar { no_server.hint.clone() } else { failure.hint };
             return Err(Failure { message: format!("there is no server and no tool `{word}`"), hint, ..no_server });
         }
-        catalog_tool => catalog_tool?,
+        result => result?,
     };
     let selector = catalog_tool.selector();
     if host.catalog().quarantined_tool(&selector).is_some() {

@@ -58,9 +58,9 @@ fn parse_target(typed_text: &str, options: &AddOptions) -> Result<(Vec<String>, 
     if words.is_empty() {
         return Err(Failure::usage("write a command such as `npx -y PACKAGE`, or https://…"));
     }
-    let mut parsed = AddArgs { name: None, options: options.clone(), rest: words };
-    parsed.take_options_after_typed_url().map_err(|error| invalid_options_failure(&error))?;
-    Ok((parsed.rest, parsed.options))
+    let mut parsed_args = AddArgs { name: None, options: options.clone(), rest: words };
+    parsed_args.take_options_after_typed_url().map_err(|error| invalid_options_failure(&error))?;
+    Ok((parsed_args.rest, parsed_args.options))
 }
 
 /// Repeats the question until `parse` accepts the answer.

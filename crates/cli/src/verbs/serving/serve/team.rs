@@ -1,7 +1,7 @@
-//! Prepares `serve --team`. A team has tenants, each with servers and data of its own, and each tenant has members:
-//! people and services. Makes the world of each tenant from the tenant's own folder, and the worlds of its members. A
-//! world is a host with its rules, questions and events. The front door is the part of the daemon at which members sign
-//! in.
+//! Prepares `serve --team`: makes the world of each tenant from the tenant's own folder, and the worlds of its members.
+//!
+//! A team has tenants, each with servers and data of its own, and each tenant has members: people and services. A world
+//! is a host with its rules, questions and events. The front door is the part of the daemon at which members sign in.
 
 use std::{
     collections::BTreeMap,
@@ -328,7 +328,7 @@ async fn make_tenant_world(
 
 /// The task that stores how much of each quota was used.
 struct QuotaWriter {
-    ending: CancellationToken,
+    end_token: CancellationToken,
     task: TaskTracker,
 }
 
@@ -336,15 +336,15 @@ impl QuotaWriter {
     /// Lets `quotas` continue from the use that the store has, and starts the task that stores further use.
     async fn start(quotas: &TenantQuotas, store: &Store) -> Result<Self, Failure> {
         quotas.resume(store).await.map_err(|error| database::unusable(&error))?;
-        let (ending, task) = (CancellationToken::new(), TaskTracker::new());
-        task.spawn(quotas.clone().save_until(store.clone(), ending.clone()));
+        let (end_token, task) = (CancellationToken::new(), TaskTracker::new());
+        task.spawn(quotas.clone().save_until(store.clone(), end_token.clone()));
         task.close();
-        Ok(Self { ending, task })
+        Ok(Self { end_token, task })
     }
 
     /// Stores what is not stored yet, and ends the task.
     async fn end(self) {
-        self.ending.cancel();
+        self.end_token.cancel();
         self.task.wait().await;
     }
 }

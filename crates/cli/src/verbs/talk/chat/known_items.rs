@@ -94,11 +94,11 @@ impl KnownItems {
         });
         let resources = complete_resources.chain(template_starts).take(MAX_ITEMS).collect();
         let items = Arc::new(ServerItems { server, prompts, resources });
-        self.0.rcu(|known| {
-            let rest = known.iter().filter(|known| known.server != items.server);
-            let mut all: Vec<_> = rest.chain([&items]).cloned().collect();
-            all.sort_by(|a, b| a.server.cmp(&b.server));
-            all
+        self.0.rcu(|known_items| {
+            let rest = known_items.iter().filter(|other_items| other_items.server != items.server);
+            let mut all_items: Vec<_> = rest.chain([&items]).cloned().collect();
+            all_items.sort_by(|a, b| a.server.cmp(&b.server));
+            all_items
         });
     }
 }
@@ -175,15 +175,16 @@ async fn collect_items(
     // server.
     let is_connected = |state: &State| matches!(state, State::Connected { .. } | State::ToolsFailed { .. });
     let mut requests = JoinSet::new();
-    let connected = host.status().into_iter().filter(|server| is_connected(&server.state)).map(|server| server.name);
-    let mut to_ask: Vec<ServerName> = connected.collect();
+    let connected_servers =
+        host.status().into_iter().filter(|server| is_connected(&server.state)).map(|server| server.name);
+    let mut servers_to_ask: Vec<ServerName> = connected_servers.collect();
     loop {
-        for server in to_ask.drain(..).filter(|server| is_wanted(server)) {
+        for server in servers_to_ask.drain(..).filter(|server| is_wanted(server)) {
             requests.spawn(ask_for_items(host.clone(), server, Arc::clone(&known_items)));
         }
         tokio::select! {
             event = events.recv() => match event {
-                Ok(Event::McpServerState { server, state }) if is_connected(&state) => to_ask.push(server),
+                Ok(Event::McpServerState { server, state }) if is_connected(&state) => servers_to_ask.push(server),
                 // After missed events, items are offered late or not at all.
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
