@@ -78,7 +78,7 @@ pub(crate) struct Global {
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) answers: Option<PathBuf>,
 
-    /// The text of that file, once it is read.
+    /// The text of the file of `--answers`, once it is read.
     #[arg(skip)]
     pub(crate) answers_text: Option<String>,
 
@@ -86,12 +86,12 @@ pub(crate) struct Global {
     #[arg(skip)]
     pub(crate) one_off: Option<OneOffServer>,
 
-    /// The request of `record` or `replay`, if the verb follows one of them.
+    /// Set if `record FILE` or `replay FILE` stands before the verb.
     #[arg(skip)]
     pub(crate) tape: Option<TapeRequest>,
 }
 
-/// The file that the messages of the servers are written to, or come from.
+/// What `record` and `replay` ask for. A tape is a file with the messages of the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TapeRequest {
     /// The messages are written into this file.
@@ -100,19 +100,18 @@ pub(crate) enum TapeRequest {
     Replay { file: PathBuf },
 }
 
-/// Whether a `--mcp-config` is stdin: `-`, or one of the names of this file.
+/// Returns whether a value of `--mcp-config` means stdin: `-`, or a path to stdin.
 pub(crate) fn is_stdin(word: &Path) -> bool {
     ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].iter().any(|name| word == Path::new(name))
 }
 
-/// Whether a `--mcp-config` is not a file: stdin, or JSON itself.
+/// Returns whether a value of `--mcp-config` is not a file: it means stdin, or is JSON itself.
 pub(crate) fn is_inline(word: &Path) -> bool {
     is_stdin(word) || word.to_str().is_some_and(|word| word.trim_start().starts_with(['{', '[']))
 }
 
 impl Global {
-    /// Returns why a process with these options uses no daemon, whatever servers the daemon has; `None` if it may use
-    /// one.
+    /// Returns why a command with these options cannot run in a daemon; `None` if it can.
     pub(crate) fn reason_against_daemon(&self, environment: &Environment) -> Option<&'static str> {
         let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
         // The first reason that applies.
@@ -120,7 +119,7 @@ impl Global {
             () if self.no_daemon => Some("`--no-daemon` is set"),
             () if is_off => Some("`TOOLRACK_NO_DAEMON` is set"),
             () if self.verbose > 1 => Some("`-vv` shows the messages of this process"),
-            // A server learns its roots when it connects.
+            // The daemon's servers are already connected, and a server learns its roots when it connects.
             () if !self.root.is_empty() => Some("its servers have no `--root`"),
             () => None,
         }
@@ -190,7 +189,7 @@ pub(crate) fn program_parser() -> impl TypedValueParser<Value = Client> {
         .try_map(|id| Client::from_id(&id).ok_or("this program is not known"))
 }
 
-/// A time such as `30s`, `1.5m`, `500ms`, or a number of seconds; at least a millisecond and at most a day.
+/// Parses a time such as `30s`, `1.5m`, `500ms`, or a number of seconds; at least a millisecond and at most a day.
 pub(crate) fn parse_duration(word: &str) -> Result<Duration, String> {
     let seconds = parse_seconds(word).ok_or("write a time such as 30s, 2m or 500ms")?;
     if !(0.001..=86_400.0).contains(&seconds) {
@@ -199,7 +198,7 @@ pub(crate) fn parse_duration(word: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// A number with an optional unit, in seconds.
+/// Parses a number with an optional unit of time, and returns it in seconds. Without a unit, it is a number of seconds.
 pub(crate) fn parse_seconds(word: &str) -> Option<f64> {
     let unit_start = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
     let (number, unit) = word.split_at(unit_start);
@@ -215,7 +214,7 @@ pub(crate) fn parse_seconds(word: &str) -> Option<f64> {
     Some(number.trim().parse::<f64>().ok()? * seconds_each)
 }
 
-/// A number of bytes such as `64MiB`, `500KiB` or `1000000`; above zero and at most 1 GiB.
+/// Parses a number of bytes such as `64MiB`, `500KiB` or `1000000`; above zero and at most 1 GiB.
 pub(crate) fn parse_size(word: &str) -> Result<usize, String> {
     let unit_start = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
     let (number, unit) = word.split_at(unit_start);

@@ -127,25 +127,25 @@ pub(crate) fn into_strings(
 }
 
 /// Adds the values of `named_values` to `base`, each converted to the type that `schema` (the tool's whole input
-/// schema) demands. A value that cannot be converted is an error, or becomes a string if `lenient`.
+/// schema) demands. A value that cannot be converted is an error, or becomes a string if `is_lenient`.
 pub(crate) fn fit(
     base: Map<String, Value>,
     named_values: Vec<NamedValue>,
     schema: &Value,
-    lenient: bool,
+    is_lenient: bool,
 ) -> Result<Map<String, Value>, BadArguments> {
-    let mut grouped: Vec<(String, Vec<TypedValue>)> = Vec::new();
+    let mut values_by_name: Vec<(String, Vec<TypedValue>)> = Vec::new();
     for NamedValue { name, value } in named_values {
-        match grouped.iter_mut().find(|(grouped_name, _)| *grouped_name == name) {
+        match values_by_name.iter_mut().find(|(grouped_name, _)| *grouped_name == name) {
             Some((_, values)) => values.push(value),
-            None => grouped.push((name, vec![value])),
+            None => values_by_name.push((name, vec![value])),
         }
     }
     let mut arguments = base;
     let places_left = Cell::new(MAX_PLACES);
-    for (name, values) in grouped {
-        let expected = Expected::for_property(schema, &name, &places_left);
-        let value = expected.read_all(&name, values, lenient)?;
+    for (name, values) in values_by_name {
+        let requirement = Requirement::for_property(schema, &name, &places_left);
+        let value = requirement.read_all(&name, values, is_lenient)?;
         arguments.insert(name, value);
     }
     Ok(arguments)
@@ -153,7 +153,7 @@ pub(crate) fn fit(
 
 /// What a schema requires at one place, such as the value of one argument.
 #[derive(Clone, Copy)]
-struct Expected<'a> {
+struct Requirement<'a> {
     /// The whole input schema, which `$ref` points into.
     root: &'a Value,
     /// The part of the schema for this place; `None` if there is none.
@@ -178,7 +178,7 @@ fn is_name(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
 }
 
-impl<'a> Expected<'a> {
+impl<'a> Requirement<'a> {
     fn for_property(root: &'a Value, name: &str, places_left: &'a Cell<usize>) -> Self {
         let schema = root.get("properties").and_then(|properties| properties.get(name));
         Self { root, schema, places_left }
@@ -189,28 +189,29 @@ impl<'a> Expected<'a> {
     }
 
     /// Reads all values that were typed for the argument `name`: several become a list.
-    fn read_all(self, name: &str, mut values: Vec<TypedValue>, lenient: bool) -> Result<Value, BadArguments> {
+    fn read_all(self, name: &str, mut values: Vec<TypedValue>, is_lenient: bool) -> Result<Value, BadArguments> {
         if values.len() == 1
             && let Some(only) = values.pop()
         {
-            return self.read_one(name, only, lenient);
+            return self.read_one(name, only, is_lenient);
         }
         let items = match self.list_items(0) {
             Some(items) => items,
-            None if lenient => Self { schema: None, ..self },
+            None if is_lenient => Self { schema: None, ..self },
             None => return Err(BadArguments::Twice { name: name.to_owned() }),
         };
-        let parsed = values.into_iter().map(|value| items.read_one(name, value, lenient));
+        let parsed = values.into_iter().map(|value| items.read_one(name, value, is_lenient));
         parsed.collect::<Result<_, _>>().map(Value::Array)
     }
 
-    fn read_one(self, name: &str, value: TypedValue, lenient: bool) -> Result<Value, BadArguments> {
+    fn read_one(self, name: &str, value: TypedValue, is_lenient: bool) -> Result<Value, BadArguments> {
         match value {
-            // Kept as it is: `check`, unless it is switched off, compares all arguments with the schema.
+            // JSON is not converted. `check` later compares all arguments with the schema, unless the user switches
+            // that off.
             TypedValue::Json(json) => Ok(json),
             TypedValue::Text(text) => match self.read(&text, 0) {
                 Some(value) => Ok(value),
-                None if lenient => Ok(Value::String(text)),
+                None if is_lenient => Ok(Value::String(text)),
                 None => Err(self.mismatch(name, text)),
             },
         }
@@ -237,8 +238,12 @@ impl<'a> Expected<'a> {
         let branches = place.branches(depth);
         if !branches.is_empty() {
             let mut candidates = branches.iter().filter_map(|branch| branch.read(text, depth + 1));
-            let first = candidates.next()?;
-            return Some(if first.is_string() { first } else { candidates.find(Value::is_string).unwrap_or(first) });
+            let first_value = candidates.next()?;
+            return Some(if first_value.is_string() {
+                first_value
+            } else {
+                candidates.find(Value::is_string).unwrap_or(first_value)
+            });
         }
         let kinds = place.kinds();
         if kinds.is_empty() || kinds.contains(&"string") {
@@ -332,13 +337,13 @@ impl<'a> Expected<'a> {
             return "text".to_owned();
         };
         if let Some(values) = place.choices() {
-            let shown = values.iter().take(MAX_CHOICES);
-            let shown: Vec<_> =
-                shown.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
-            return match shown.as_slice() {
+            let choices = values.iter().take(MAX_CHOICES);
+            let choices: Vec<_> =
+                choices.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+            return match choices.as_slice() {
                 [only] => only.clone(),
-                shown if shown.len() < values.len() => format!("one of {}, ...", shown.join(", ")),
-                shown => format!("one of {}", shown.join(", ")),
+                choices if choices.len() < values.len() => format!("one of {}, ...", choices.join(", ")),
+                choices => format!("one of {}", choices.join(", ")),
             };
         }
         let branches = place.branches(depth);
@@ -359,8 +364,8 @@ impl<'a> Expected<'a> {
         } else {
             branches.iter().map(|branch| branch.describe(depth + 1)).collect()
         };
-        let mut seen = HashSet::new();
-        words.retain(|word| seen.insert(word.clone()));
+        let mut unique_words = HashSet::new();
+        words.retain(|word| unique_words.insert(word.clone()));
         words.truncate(MAX_CHOICES);
         if words.is_empty() { "text".to_owned() } else { words.join(" or ") }
     }

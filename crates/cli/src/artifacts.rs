@@ -1,5 +1,5 @@
-//! Serves the results of calls that were too long for a model, so that the model can read them in pieces. This is an
-//! MCP server inside this program.
+//! Provides an MCP server inside this program. With it, a model reads the results of calls that were too long for it,
+//! in pieces.
 
 use rmcp::{
     ErrorData, ServerHandler,
@@ -15,7 +15,7 @@ use toolrack_store::ArtifactFolder;
 const DEFAULT_BYTES: u32 = 20_000;
 const MAX_BYTES: u32 = 100_000;
 
-/// The server; one value serves one connection.
+/// The MCP server. Each connection gets a value of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct ArtifactServer {
     folder: ArtifactFolder,

@@ -1,4 +1,5 @@
-//! Asks the user at the terminal what servers and rules want to know.
+//! Asks the user at the terminal the questions of servers (MCP elicitation, sampling and roots) and of the rules about
+//! calls. The host asks through its trait `Asker`, which [`Terminal`] implements.
 //!
 //! Questions go to stderr and answers come from stdin, one question at a time. Nothing is opened, fetched or sent
 //! before the user has seen all of it and agreed.
@@ -39,16 +40,18 @@ use lines::Lines;
 pub(crate) use lines::OwnLines;
 pub(crate) use sampling::Sampler;
 
-/// The most times that the same question is asked again, so that a broken terminal does not cause an endless loop.
+/// How often the same question is asked at most. The limit keeps a broken terminal from causing an endless loop.
 const MAX_TRIES: usize = 20;
 
-/// Asks the user at the terminal. Without a terminal, it can answer only with the folders given with `--root`.
+/// Asks the user at the terminal. Without a terminal, it can answer only with the folders of `--root` and the answers
+/// of `--answer` and `--answers`.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     screen: Arc<Screen>,
     roots: Vec<Root>,
     lines: Lines,
-    /// One permit: its holder may use the terminal, so that only one question is open at a time. It is never closed.
+    /// Has one permit, whose holder may use the terminal, so only one question is open at a time. The semaphore is
+    /// never closed.
     permit: Semaphore,
     /// The answers that `--answer` and `--answers` give to forms.
     answers: Option<PresetAnswers>,
@@ -56,8 +59,8 @@ pub(crate) struct Terminal {
     sampler: ArcSwapOption<Sampler>,
 }
 
-/// A question on the terminal. If it is dropped before its answer is recorded, because its task was cancelled, that
-/// ends its line: the next output begins on a new line.
+/// A question on the terminal that waits for its answer. If the asking task is cancelled, this value is dropped and
+/// ends the line of the question. The next output then begins on a new line.
 struct OpenQuestion<'a>(&'a Screen);
 
 impl Drop for OpenQuestion<'_> {
@@ -91,7 +94,8 @@ impl Terminal {
         self.answers.as_ref()?.failure()
     }
 
-    /// Creates the asker of a command that this process runs for another one (the borrower), whose terminal it uses.
+    /// Creates the asker of a command that this process runs for another process, the borrower. The asker uses the
+    /// terminal of the borrower.
     pub(crate) fn for_borrower(screen: Arc<Screen>, lines: BorrowerLines) -> Self {
         Self { lines: Lines::Borrower(lines), ..Self::new(screen, Vec::new(), Editor::none()) }
     }
@@ -118,8 +122,7 @@ impl Terminal {
 
     /// Shows `prompt` and waits for a key, which answers without Enter; `None` at the end of input (Ctrl-D).
     async fn ask_key(&self, prompt: &str) -> Option<String> {
-        // Switch to keys before showing the question, so that no key is lost that the user types as soon as the
-        // question is there.
+        // Switch to keys before showing the question: otherwise a key that the user types at once could be lost.
         let keys = self.lines.enter_key_mode();
         self.screen.prompt(prompt);
         let open_question = OpenQuestion(&self.screen);
@@ -135,11 +138,11 @@ impl Terminal {
     async fn edit(&self, text: &str) -> EditOutcome {
         self.screen.prompt("The arguments are open in your editor.");
         let open_question = OpenQuestion(&self.screen);
-        let edited = self.lines.edit(text).await;
+        let edit_outcome = self.lines.edit(text).await;
         self.screen.record_answer();
         drop(open_question);
         self.screen.message("");
-        edited
+        edit_outcome
     }
 
     /// Returns the next line of stdin, without showing a question; `None` at the end of input (Ctrl-D).
@@ -189,10 +192,10 @@ impl Terminal {
         self.screen.message("Enter takes the value in brackets; Ctrl-D leaves the form.");
         let mut values = Map::new();
         for _ in 0..MAX_TRIES {
-            let Some(filled_in) = self.fill_in_fields(&fields, &values).await else {
+            let Some(new_values) = self.fill_in_fields(&fields, &values).await else {
                 break;
             };
-            values = filled_in;
+            values = new_values;
             self.screen.message(&summary(&fields, &values));
             match self.ask_decision(server).await {
                 Some(FormDecision::Send) => return Elicited::Accept(values),
@@ -246,8 +249,8 @@ impl Terminal {
                 self.screen.safe_note(&format!("answered as --answer says: {}", names.join(", ")));
                 Some(Elicited::Accept(values))
             }
-            Ok(None) if self.screen.interactive() => None,
-            // `values_for` returns `None` only for a field without an answer, so there is one to name.
+            Ok(None) if self.screen.is_interactive() => None,
+            // `values_for` returns `None` only if a field has no answer, so there is a field to name.
             Ok(None) => {
                 let missing =
                     fields.iter().find(|field| answers.lacks_answer_for(field)).map_or("", |field| &field.name);
@@ -271,11 +274,11 @@ impl Terminal {
             self.screen.message(&line);
         }
         for _ in 0..MAX_TRIES {
-            let typed = self.ask(&field.prompt(previous)).await?;
-            if let ("", Some(value)) = (typed.trim(), previous) {
+            let typed_text = self.ask(&field.prompt(previous)).await?;
+            if let ("", Some(value)) = (typed_text.trim(), previous) {
                 return Some(FieldInput::Value(value.clone()));
             }
-            match field.read(typed.trim()) {
+            match field.read(typed_text.trim()) {
                 Ok(Some(value)) => return Some(FieldInput::Value(value)),
                 Ok(None) => return Some(FieldInput::LeftOut),
                 Err(why) => self.screen.message(&format!("  {why}")),
@@ -304,7 +307,7 @@ impl Asker for Terminal {
         let mut abilities = Abilities::NONE;
         abilities.roots = !self.roots.is_empty();
         abilities.forms = self.answers.is_some();
-        if self.screen.interactive() {
+        if self.screen.is_interactive() {
             abilities.confirm = true;
             abilities.forms = true;
             abilities.urls = true;

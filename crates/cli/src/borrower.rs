@@ -39,7 +39,7 @@ const MAX_QUEUED_MESSAGES: usize = 16;
 const MAX_CONTENT_BYTES: usize = 1024 * 1024 * 1024;
 
 /// A message of the daemon; `None` at the end.
-type Received = io::Result<Option<ToBorrower>>;
+type MessageResult = io::Result<Option<ToBorrower>>;
 
 /// The result of the attempt to let a daemon run the command.
 pub(crate) enum BorrowOutcome {
@@ -83,7 +83,7 @@ pub(crate) async fn run(
     let Some(hello) = hello else {
         return run_alone(args_text);
     };
-    // The outer result is that of the time-out, the next one that of the connection, the inner one the daemon's answer.
+    // The results, from outside to inside: the time-out, the connection, the daemon's answer.
     let why = match timeout(ANSWER_TIMEOUT, request(&data, hello)).await {
         Ok(Ok(Ok((reader, mut writer)))) => {
             let follows = matches!(&cli.verb, Verb::Read(args) if args.follow);
@@ -155,10 +155,10 @@ async fn read_args(verb: &Verb, screen: &Screen) -> Option<ArgsText> {
 }
 
 /// The two halves of a connection to a daemon that runs the command.
-type Halves = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
+type ConnectionHalves = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
 
 /// Sends the command to the daemon; the inner error says why the daemon cannot run the command.
-async fn request(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result<Halves, String>> {
+async fn request(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result<ConnectionHalves, String>> {
     let stream = local_socket::connect(data, LocalSocket::Commands).await?;
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
@@ -218,9 +218,9 @@ async fn run_on_daemon(
                         // Stdout may be blocked. End anyway: the daemon notices that this process has ended.
                         exit = stop.requested() => return Ok(DaemonOutcome::Done(exit)),
                         exit = give_up_after(stop_exit) => return Ok(DaemonOutcome::Done(exit)),
-                        ended = terminal.handle(message) => {
-                            if let Some(end) = ended? {
-                                return Ok(end);
+                        outcome = terminal.handle(message) => {
+                            if let Some(outcome) = outcome? {
+                                return Ok(outcome);
                             }
                             // The daemon notices that this process has ended.
                             if follows && screen.is_stdout_closed() {
@@ -238,7 +238,7 @@ async fn run_on_daemon(
         }
     };
     tokio::select! {
-        ended = show_messages => ended,
+        outcome = show_messages => outcome,
         // Never happens: `read_messages` does not return.
         () = read_messages(reader, inbox) => Ok(DaemonOutcome::Done(Exit::Other)),
     }
@@ -258,7 +258,7 @@ async fn give_up_after(stop_exit: Option<Exit>) -> Exit {
 
 /// Reads the daemon's messages into `inbox`, and never returns. It is a future of its own, which is not dropped while
 /// the command runs, because dropping a read would lose a part of a message.
-async fn read_messages(mut reader: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Received>) {
+async fn read_messages(mut reader: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<MessageResult>) {
     loop {
         let message = receive::<ToBorrower>(&mut reader).await;
         let is_last = !matches!(message, Ok(Some(_)));
@@ -270,9 +270,9 @@ async fn read_messages(mut reader: BufReader<OwnedReadHalf>, inbox: mpsc::Sender
 
 /// Returns the next message. After a signal, waits at most [`EXIT_TIMEOUT`] for it; if none comes, that counts as the
 /// end.
-async fn next_message(messages: &mut mpsc::Receiver<Received>, is_stopping: bool) -> Received {
-    let received = messages.recv();
-    let message = if is_stopping { timeout(EXIT_TIMEOUT, received).await.ok().flatten() } else { received.await };
+async fn next_message(messages: &mut mpsc::Receiver<MessageResult>, is_stopping: bool) -> MessageResult {
+    let next = messages.recv();
+    let message = if is_stopping { timeout(EXIT_TIMEOUT, next).await.ok().flatten() } else { next.await };
     message.unwrap_or(Ok(None))
 }
 
@@ -298,6 +298,7 @@ async fn answer_to(question: &mut OpenQuestion<'_>) -> (u32, Option<String>) {
 /// The terminal of this process, which shows the daemon's output and asks its questions.
 struct LocalTerminal<'a> {
     screen: &'a Screen,
+    /// Reads what the user types.
     lines: &'a OwnLines,
     question: OpenQuestion<'a>,
     /// While this exists, keys are delivered immediately.
@@ -314,7 +315,7 @@ impl Content {
     /// Appends a piece in Base64. Returns `false`, and appends nothing, if the content would be longer than
     /// [`MAX_CONTENT_BYTES`].
     fn append(&mut self, piece: &str) -> bool {
-        // The daemon is the same build, so a piece is always Base64.
+        // The daemon is of the same build as this process, so a piece is always Base64.
         let piece = STANDARD.decode(piece).unwrap_or_default();
         let has_room = self.0.len() + piece.len() <= MAX_CONTENT_BYTES;
         if has_room {
@@ -347,8 +348,8 @@ impl LocalTerminal<'_> {
             ToBorrower::AskKey(number) => self.question = Some((number, Box::pin(self.lines.key()))),
             ToBorrower::Edit(number, text) => {
                 let lines = self.lines;
-                let edited = async move { serde_json::to_string(&lines.edit(&text).await).ok() };
-                self.question = Some((number, Box::pin(edited)));
+                let edited_text = async move { serde_json::to_string(&lines.edit(&text).await).ok() };
+                self.question = Some((number, Box::pin(edited_text)));
             }
             ToBorrower::Withdraw => self.question = None,
             ToBorrower::Forget => self.lines.discard_input(),
@@ -366,11 +367,11 @@ mod tests {
     use toolrack_host::{Limits, spec::FieldKind};
 
     use super::*;
-    use crate::lending::MAX_MESSAGE;
+    use crate::lending::MAX_MESSAGE_BYTES;
 
     #[test]
     fn content_may_be_longer_than_one_message_and_as_long_as_a_server_may_send() {
-        let mut content = Content(vec![0; MAX_MESSAGE + 1]);
+        let mut content = Content(vec![0; MAX_MESSAGE_BYTES + 1]);
         assert!(content.append(&STANDARD.encode("end")));
         assert!(content.take().ends_with(b"end"));
         assert!(content.append(&STANDARD.encode("next")));

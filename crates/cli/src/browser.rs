@@ -12,11 +12,11 @@ use crate::{asker::Terminal, render::link, screen::Screen};
 
 /// How long a user may take to sign in.
 const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(300);
-/// The most lines in which the user may try to type the address.
+/// The most lines that are read as attempts to paste the address.
 const MAX_TRIES: usize = 20;
 
-/// Shows the sign-in page and waits until it redirects the browser to this machine, or the user pastes at the terminal
-/// the address to which the browser was redirected.
+/// Shows the sign-in page. Then waits until the page redirects the browser to this machine, or until the user pastes
+/// the address of that redirect at the terminal.
 #[derive(Debug)]
 pub(crate) struct TerminalBrowser {
     pub(crate) screen: Arc<Screen>,
@@ -99,12 +99,12 @@ impl TerminalBrowser {
             let Some(line) = self.terminal.next_line().await else {
                 break;
             };
-            let typed = line.trim();
-            if typed.is_empty() {
+            let typed_text = line.trim();
+            if typed_text.is_empty() {
                 continue;
             }
-            match Url::parse(typed) {
-                Ok(redirect) if typed.starts_with(&self.redirect_uri()) => return redirect,
+            match Url::parse(typed_text) {
+                Ok(redirect) if typed_text.starts_with(&self.redirect_uri()) => return redirect,
                 _ => self
                     .screen
                     .message(&format!("That is another address: the right one begins with {}", self.redirect_uri())),

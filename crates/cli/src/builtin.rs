@@ -1,4 +1,4 @@
-//! The server that every Toolrack carries: read-only file tools below one folder, and a clock.
+//! Provides `builtin`, the MCP server inside this program: read-only file tools below one folder, and a clock.
 //!
 //! With it, Toolrack is useful on a fresh machine, without Node, Python or a configuration. It is an ordinary MCP
 //! server behind an in-process link, without any privilege that another server would not have. It must never change
@@ -61,7 +61,7 @@ pub(crate) fn annotations_of(name: &str) -> Option<Annotations> {
     tool.annotations.and_then(|hints| serde_json::from_value(serde_json::to_value(hints).ok()?).ok())
 }
 
-/// The server; one value serves one connection.
+/// The MCP server. Each connection gets a value of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Builtin {
     fence: Arc<Fence>,
@@ -75,8 +75,8 @@ impl Builtin {
 
     /// Runs `work` on a thread for blocking work: a slow disk must not hold up anything else.
     ///
-    /// If the returned future is dropped, `work` continues until it ends or reaches its own limit (such as the limits
-    /// of a search), and its result is discarded.
+    /// If the returned future is dropped, `work` still runs to its end, or to a limit of its own (such as that of a
+    /// search). Its result is discarded.
     async fn run_blocking<T, F>(&self, work: F) -> Result<Result<T, files::FileError>, ErrorData>
     where
         T: Send + 'static,
@@ -210,10 +210,10 @@ impl Builtin {
         context: rmcp::service::RequestContext<rmcp::RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
         let cancelled = context.ct;
-        let found = self
+        let search_result = self
             .run_blocking(move |fence| search::search(fence, &path, &pattern, &|| cancelled.is_cancelled()))
             .await?;
-        Ok(structured_result(found, search::Found::lines))
+        Ok(structured_result(search_result, search::Found::lines))
     }
 
     /// Tells the time of this machine.

@@ -1,9 +1,9 @@
 //! Completes words in shells, when TAB is pressed.
 //!
-//! [`script`](crate::verbs::about_program::script) is what a shell runs once; it makes the shell call this very program
-//! on each TAB, with the words so far and [`VARIABLE`] set. The program then answers without connecting to a server,
-//! from local data ([`data`]): commands, options, the servers of the configuration, and the tools that a server had
-//! when it was last connected ([`notebook`](crate::notebook)).
+//! A shell runs [`script`](crate::verbs::about_program::script) once. The script makes the shell call this program on
+//! each TAB, with the words so far and [`VARIABLE`] set. The program then answers from local data ([`data`]), without
+//! connecting to a server. It knows the commands, the options, the configured servers, and the tools that each server
+//! had when it was last connected ([`notebook`](crate::notebook)).
 //!
 //! This module starts no server, uses no network and changes no file. After any error there are no completions: an
 //! error message does not belong in the middle of a line. A shell inserts the completions into a command line, so only
@@ -112,10 +112,10 @@ fn skip_record_words(words: &mut [OsString], index: usize) {
     }
 }
 
-/// Reads from the words before the cursor the global options and what selects a tool, prompt or server, as far as the
-/// words can be understood.
-fn parse_before_cursor(before: &[OsString]) -> (Global, Option<(ValueKind, String)>) {
-    let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(before) else {
+/// Reads the global options and the selector (the word that names a tool, prompt or server) from the words before the
+/// cursor. Ignores words that cannot be understood.
+fn parse_before_cursor(words_before: &[OsString]) -> (Global, Option<(ValueKind, String)>) {
+    let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(words_before) else {
         return (Global::default(), None);
     };
     let root = Cli::command();
@@ -134,8 +134,8 @@ fn parse_before_cursor(before: &[OsString]) -> (Global, Option<(ValueKind, Strin
 /// Returns `word` without its quotes, as the program would get it. Some shells pass the word as it was typed.
 fn unquoted(shell: Shell, word: &OsStr) -> OsString {
     let is_raw = matches!(shell, Shell::Bash | Shell::Zsh);
-    let split = word.to_str().filter(|_| is_raw).and_then(|word| shell_words::split(word).ok());
-    match split.as_deref() {
+    let parts = word.to_str().filter(|_| is_raw).and_then(|word| shell_words::split(word).ok());
+    match parts.as_deref() {
         Some([only]) => only.into(),
         _ => word.to_owned(),
     }

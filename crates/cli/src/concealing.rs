@@ -1,6 +1,6 @@
-//! Hides secrets in the output of servers before it is stored: a server that received a secret can repeat it in a
-//! result that is stored as a file, or in the description of a tool. The pin of a tool, its definition as it was first
-//! seen, is stored as well.
+//! Hides secrets in the output of servers before it is stored. A server that received a secret can repeat it in a
+//! result or in the description of a tool. The host stores long results as files, and for each tool a pin: its
+//! definition as it was first seen.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -13,18 +13,18 @@ use toolrack_host::{
     spec::Era,
 };
 
-/// Stores everything in `inner`, with secrets hidden.
-pub(crate) struct Concealing<T> {
+/// A store that hides secrets: it stores everything in `inner`, without the secrets.
+pub(crate) struct ConcealingStore<T> {
     inner: T,
     secrets: Arc<Interpolate>,
 }
 
-impl<T> Concealing<T> {
+impl<T> ConcealingStore<T> {
     pub(crate) fn new(inner: T, secrets: Arc<Interpolate>) -> Self {
         Self { inner, secrets }
     }
 
-    /// `bytes` without secrets, if they are text; other bytes are kept as they came.
+    /// Returns `bytes` without secrets if they are text, and other bytes unchanged.
     fn concealed<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
         match str::from_utf8(bytes).map(|text| self.secrets.conceal(text)) {
             Ok(Cow::Owned(hidden)) => Cow::Owned(hidden.into_bytes()),
@@ -34,13 +34,13 @@ impl<T> Concealing<T> {
     }
 }
 
-impl<T> fmt::Debug for Concealing<T> {
+impl<T> fmt::Debug for ConcealingStore<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Concealing").finish_non_exhaustive()
+        f.debug_struct("ConcealingStore").finish_non_exhaustive()
     }
 }
 
-impl<T: Artifacts> Artifacts for Concealing<T> {
+impl<T: Artifacts> Artifacts for ConcealingStore<T> {
     fn keep<'a>(
         &'a self,
         server: &'a ServerName,
@@ -52,7 +52,7 @@ impl<T: Artifacts> Artifacts for Concealing<T> {
     }
 }
 
-impl<T: Memory> Memory for Concealing<T> {
+impl<T: Memory> Memory for ConcealingStore<T> {
     fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>> {
         self.inner.era(fingerprint)
     }
@@ -76,7 +76,7 @@ impl<T: Memory> Memory for Concealing<T> {
 }
 
 /// Definitions are stored without secrets; their hashes are those of the unchanged definitions.
-impl<T: Pins> Pins for Concealing<T> {
+impl<T: Pins> Pins for ConcealingStore<T> {
     fn recall<'a>(
         &'a self,
         server: &'a PinnedServer,
@@ -90,8 +90,10 @@ impl<T: Pins> Pins for Concealing<T> {
     }
 
     fn record_comparison<'a>(&'a self, server: &'a PinnedServer, mut comparison: PinComparison) -> BoxFuture<'a, ()> {
-        let new = comparison.new.iter_mut().map(|(_, definition)| definition);
-        for definition in new.chain(comparison.mismatches.iter_mut().map(|mismatch| &mut mismatch.definition)) {
+        let new_definitions = comparison.new.iter_mut().map(|(_, definition)| definition);
+        for definition in
+            new_definitions.chain(comparison.mismatches.iter_mut().map(|mismatch| &mut mismatch.definition))
+        {
             if let Cow::Owned(hidden) = self.secrets.conceal(&definition.text) {
                 definition.text = hidden;
             }

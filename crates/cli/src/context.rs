@@ -1,5 +1,5 @@
-//! Puts together what one command works with, its [`Context`]: the configuration, the database, the built-in server, the
-//! terminal that asks the user, and the host, which connects to servers and runs the calls of their tools.
+//! Puts together the [`Context`], with which one command works: the configuration, the database, the built-in server,
+//! the terminal that asks the user, and the host. The host connects to servers and runs the calls of their tools.
 
 mod hosts;
 mod lent;
@@ -72,15 +72,15 @@ pub(crate) struct Context {
     lent: Option<Box<LentContext>>,
 }
 
-/// The settings with which the host is created, and the servers that the notebook (what completion reads) needs when
-/// the context closes.
+/// The settings with which the host is created. Also the servers for the notebook (the cache of names for completion),
+/// which is written when the context closes.
 #[derive(Debug, Default)]
 struct HostSettings {
     policy: Policy,
     /// The names under which models see tools.
     naming: Naming,
     /// The configured servers, for the notebook.
-    configured: Vec<ConfiguredServer>,
+    configured_servers: Vec<ConfiguredServer>,
 }
 
 impl Context {
@@ -165,8 +165,8 @@ impl Context {
         })
     }
 
-    /// Deletes the conversations that are older than `[sessions]` allows, and the oldest ones beyond the number that it
-    /// allows. Keeps `in_use`.
+    /// Deletes conversations as `[sessions]` of the settings says: those that are too old, and the oldest ones if there
+    /// are too many. Keeps `in_use`.
     pub(crate) async fn forget_old_sessions(&self, loaded: &Loaded, in_use: Option<Uuid>) {
         let Some(store) = &self.host_parts.store else {
             return;
@@ -222,7 +222,7 @@ impl Context {
     /// # Errors
     /// When no user can be asked; `why` says why a user must be asked.
     pub(crate) fn require_user(&self, why: &str) -> Result<(), Failure> {
-        if self.screen.interactive() {
+        if self.screen.is_interactive() {
             return Ok(());
         }
         Err(Failure::usage(format!("{why}, and no user can be asked")).hint("check it, then add `--yes`"))
@@ -255,9 +255,9 @@ impl Context {
         Arc::clone(&self.terminal)
     }
 
-    /// Lets `chosen` answer sampling requests of servers from now on. The user has to agree to each request.
-    pub(crate) fn sample_with(&self, chosen: &SelectedModel) {
-        self.terminal.sample_with(Sampler::from_selected(chosen, self.conceal()));
+    /// Lets `model` answer sampling requests of servers from now on. The user has to agree to each request.
+    pub(crate) fn sample_with(&self, model: &SelectedModel) {
+        self.terminal.sample_with(Sampler::from_selected(model, self.conceal()));
     }
 
     /// Like [`sample_with`](Self::sample_with), with the model that `TOOLRACK_MODEL` or `loaded` names. For commands
@@ -285,8 +285,8 @@ impl Context {
     pub(crate) async fn close(&self) {
         let running = self.running_host.get();
         if let Some(running) = running {
-            // `note_tools` must come first: when it is first polled, it reads the catalog, while the servers are still
-            // connected. It writes the notes while the servers end.
+            // `note_tools` must come first: when it is first polled, it reads the catalog (the list of all tools),
+            // while the servers are still connected. It writes the notes while the servers end.
             tokio::join!(self.note_tools(running.host()), running.host().shutdown());
         }
         // Wait for sign-ins and renewals before the audit log closes, because their outcomes become rows of it.

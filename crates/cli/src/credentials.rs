@@ -1,6 +1,7 @@
-//! Stores the values that users give to their own servers, and the servers that users add, in the vault (the encrypted
-//! values in the database). A team has tenants, each with servers and data of its own, and each tenant has members:
-//! people and services.
+//! Stores two things in the vault (the encrypted values in the database): the values that users give to their own
+//! servers, and the servers that users add.
+//!
+//! A team has tenants, each with servers and data of its own, and each tenant has members: people and services.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,7 +63,7 @@ impl MemberCredentials {
     }
 }
 
-/// `${secret:NAME}` is the tenant's, and `${user:NAME}` the member's.
+/// `${secret:NAME}` stands for a value of the tenant, and `${user:NAME}` for a value of the member.
 impl Secrets for MemberCredentials {
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         self.secret_store.secret(name)
@@ -96,12 +97,12 @@ impl Credentials for MemberCredentials {
     fn take_back<'a>(&'a self, name: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
             let row = self.row_name(name);
-            let removed =
+            let is_removed =
                 self.secret_store.remove_in(Space::MemberValue, &row).await.map_err(|error| with_causes(&error))?;
-            if removed {
+            if is_removed {
                 record(&self.secret_store, caller, name, Change::Removed).await?;
             }
-            Ok(removed)
+            Ok(is_removed)
         })
     }
 }
@@ -124,11 +125,11 @@ impl Credentials for MachineCredentials {
 
     fn take_back<'a>(&'a self, name: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
         Box::pin(async move {
-            let removed = self.0.remove(name).await.map_err(|error| with_causes(&error))?;
-            if removed {
+            let is_removed = self.0.remove(name).await.map_err(|error| with_causes(&error))?;
+            if is_removed {
                 record(&self.0, caller, name, Change::Removed).await?;
             }
-            Ok(removed)
+            Ok(is_removed)
         })
     }
 }
@@ -149,9 +150,10 @@ impl MemberServerStore {
         let mut servers = BTreeMap::new();
         for name in store.own_server_names(&prefix).await.map_err(|error| with_causes(&error))? {
             let row = format!("{prefix}{name}");
-            let found = self.0.get_in(Space::OwnServer, &row).await.map_err(|error| with_causes(&error))?;
-            // Leaves out a row that it cannot read: a newer version may write fields that this one cannot enforce.
-            if let Some(server) = found.and_then(|text| serde_json::from_str(&text).ok()) {
+            let stored_text = self.0.get_in(Space::OwnServer, &row).await.map_err(|error| with_causes(&error))?;
+            // Leaves out a row that it cannot read. A newer version may have written a rule into it that this version
+            // cannot enforce.
+            if let Some(server) = stored_text.and_then(|text| serde_json::from_str(&text).ok()) {
                 servers.insert(name, server);
             }
         }
@@ -214,7 +216,8 @@ enum Change {
     Removed,
 }
 
-/// A row as the daemon shows it; `None` if its time cannot be a date.
+/// Converts a row (a name, and a time in Unix seconds) to the form that the daemon shows; `None` if its time cannot be
+/// a date.
 fn value_from_row((name, since): (String, i64)) -> Option<GivenValue> {
     Some(GivenValue { name, at: DateTime::<Utc>::from_timestamp(since, 0)? })
 }

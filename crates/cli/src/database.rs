@@ -108,7 +108,7 @@ pub(crate) async fn open_for_team(
     }
 }
 
-/// Returns the failure for rows that are in a database, when the team file at `path` does not say in which.
+/// Returns the failure for a folder whose rows are in a database, if the team file at `path` names no database.
 fn no_store(path: &Path, link: &Link, places: &Places) -> Failure {
     let message = format!(
         "the rows of {} are in the database of {}, but {} names no database",

@@ -35,12 +35,12 @@ pub(crate) enum EditOutcome {
 impl Editor {
     /// The editor that `$VISUAL`, or else `$EDITOR`, names.
     pub(crate) fn from_environment(environment: &Environment) -> Self {
-        let value = |name: &str| {
+        let variable = |name: &str| {
             let value = environment.get(name)?.to_str()?.trim();
             (!value.is_empty()).then(|| value.to_owned())
         };
-        let command = value("VISUAL").or_else(|| value("EDITOR"));
-        let folder = value("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+        let command = variable("VISUAL").or_else(|| variable("EDITOR"));
+        let folder = variable("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
         Self { command, folder }
     }
 
@@ -72,8 +72,9 @@ impl Editor {
         let terminal = std::io::stderr();
         let terminal = std::os::fd::AsFd::as_fd(&terminal).try_clone_to_owned().map_err(|error| in_words(&error))?;
         editor.args(args).arg(file.path()).stdout(Stdio::from(terminal)).kill_on_drop(true);
-        let ended = timeout(EDITOR_TIMEOUT, editor.status()).await.map_err(|_| "it was open for an hour".to_owned())?;
-        let status = ended.map_err(|error| in_words(&error))?;
+        let exit_status =
+            timeout(EDITOR_TIMEOUT, editor.status()).await.map_err(|_| "it was open for an hour".to_owned())?;
+        let status = exit_status.map_err(|error| in_words(&error))?;
         if !status.success() {
             return Err(format!("it ended with {status}"));
         }

@@ -39,7 +39,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The exit with this number; any other number is [`Self::Other`].
+    /// Returns the exit with this number; any other number is [`Self::Other`].
     pub(crate) fn from_code(number: u8) -> Self {
         const ALL: [Exit; 13] = [
             Exit::Ok,
@@ -151,9 +151,11 @@ impl Failure {
         self
     }
 
-    /// Adds a hint: the similar name `near`, or the text `otherwise` if there is no similar name.
-    pub(crate) fn with_suggestion(self, near: Option<&str>, otherwise: &str) -> Self {
-        self.hint(near.map_or_else(|| otherwise.to_owned(), |near| format!("did you mean `{near}`?")))
+    /// Adds a hint: the similar name `similar_name`, or the text `otherwise` if there is no similar name.
+    pub(crate) fn with_suggestion(self, similar_name: Option<&str>, otherwise: &str) -> Self {
+        self.hint(
+            similar_name.map_or_else(|| otherwise.to_owned(), |similar_name| format!("did you mean `{similar_name}`?")),
+        )
     }
 
     pub(crate) fn server(mut self, server: impl Into<String>) -> Self {
@@ -189,7 +191,8 @@ fn rpc(error: &CallError) -> Option<Box<Rpc>> {
     Some(Box::new(Rpc { code: rpc.code, data: rpc.data.clone() }))
 }
 
-/// Returns a hint that says how to release `tool` from quarantine.
+/// Returns a hint that says how to release `tool` from quarantine: its definition has changed, and the user has not
+/// approved the change yet.
 pub(crate) fn quarantine_hint(tool: &str) -> String {
     let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, tool]);
     format!("`{}`, then `{}` if you accept the change", words("diff"), words("approve"))
@@ -203,7 +206,7 @@ pub(crate) fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// An error with everything that caused it, in one line.
+/// Returns an error with everything that caused it, in one line.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();

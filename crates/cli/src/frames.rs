@@ -39,8 +39,8 @@ fn excerpt(bytes: &[u8], secrets: &Interpolate) -> String {
     };
     let is_cut = start.len() < bytes.len();
     if is_cut {
-        let safe = secrets.safe_len(&shown_text);
-        shown_text.to_mut().truncate(safe);
+        let safe_length = secrets.safe_len(&shown_text);
+        shown_text.to_mut().truncate(safe_length);
     }
     let line = text::for_line(&secrets.conceal(&shown_text)).into_owned();
     if is_cut { format!("{line}… [{} in all]", size(bytes.len() as u64)) } else { line }

@@ -1,9 +1,9 @@
 //! The messages between the two processes when a running daemon lends its servers to a command.
 //!
-//! The daemon (the lender, a part of `serve`) runs the same verb that the command's own process (the
-//! [borrower](crate::borrower)) would run, on servers that are connected already. The output and the questions of the
-//! verb go through the borrower, which is only its terminal. So the same code runs in either case, and the output is
-//! the same.
+//! The daemon (the lender, a part of `serve`) runs the verb on servers that are connected already. The command's own
+//! process (the [borrower](crate::borrower)) would otherwise run the same verb itself. The output and the questions of
+//! the verb go through the borrower, which is only its terminal. So the same code runs in either case, and the output
+//! is the same.
 //!
 //! ```text
 //! toolrack call …  (the borrower)                  toolrack serve  (the lender)
@@ -15,8 +15,8 @@
 //!
 //! Before `Start`, the daemon has not begun the command. After it, the daemon can still hand the command back
 //! ([`ToBorrower::Declined`]), until it has shown some output. It does so if its output could differ from what the
-//! borrower would print by itself. The one exception are servers that the daemon could not connect to: a command that
-//! only shows servers shows them as the daemon knows them. Once there is output, a broken connection is a failure, and
+//! borrower would print by itself. There is one exception: a command that only shows servers also shows those that the
+//! daemon could not connect to, as the daemon knows them. Once there is output, a broken connection is a failure, and
 //! the borrower does not run the command again: a call is never made twice.
 //!
 //! Both ends are the same build of the same program ([`Build`]), so the messages may change with each version.
@@ -47,9 +47,9 @@ pub(crate) use self::{
 };
 use crate::local_socket::{self, LocalSocket};
 
-/// The most bytes of one message: the arguments of a call, and the words and variables of a process. What is longer,
-/// such as output, goes in several messages.
-pub(crate) const MAX_MESSAGE: usize = 32 * 1024 * 1024;
+/// The most bytes of one message: the arguments of a call, and the words and variables of a process. Longer data, such
+/// as output, are sent in several messages.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
 
 /// How long a daemon may take to report its status.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -94,12 +94,12 @@ impl Hello {
         terminal: TerminalProperties,
         args_text: Option<String>,
     ) -> Option<Box<Self>> {
-        let text = |name: &OsStr| name.to_str().map(str::to_owned);
+        let to_text = |word: &OsStr| word.to_str().map(str::to_owned);
         let variables: BTreeMap<_, _> =
-            environment.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect();
+            environment.iter().filter_map(|(name, value)| Some((to_text(name)?, to_text(value)?))).collect();
         Some(Box::new(Self {
             build: Build::current()?,
-            words: words.iter().map(|word| text(word)).collect::<Option<_>>()?,
+            words: words.iter().map(|word| to_text(word)).collect::<Option<_>>()?,
             folder: std::env::current_dir().ok()?,
             variables,
             terminal,
@@ -196,8 +196,8 @@ pub(crate) async fn daemon_status(data: &Path) -> Option<DaemonStatus> {
     }
 }
 
-/// Asks the daemon whose data are in `data` why a command of this process would not use that daemon. Returns one line
-/// for each server that differs there, or one line for all servers; `None` if the daemon gives no answer.
+/// Asks the daemon with the data folder `data` why a command of this process would not use it. Returns one line for
+/// each server that differs there, or one line for all servers; `None` if the daemon gives no answer.
 pub(crate) async fn differences(data: &Path, terminal: TerminalProperties) -> Option<Vec<String>> {
     // The servers are the same for all commands, so `list` stands for any command.
     let words = ["toolrack", "list"].map(OsString::from);
@@ -227,7 +227,7 @@ pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(error),
     };
-    if length > MAX_MESSAGE {
+    if length > MAX_MESSAGE_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
     }
     let mut body = Vec::new();

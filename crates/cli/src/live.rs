@@ -1,6 +1,6 @@
 //! Shows a turn (a message of the user and all that the model does until it has answered) as it happens: the answer on
-//! stdout, piece by piece, and the calls on stderr. Also stores the turn, with a `Journal`. The agent that runs the
-//! turn reports to [`LiveTurn`], its [`Front`].
+//! stdout, piece by piece, and the calls on stderr. Also stores the turn in the conversation, through a `Journal`. The
+//! agent that runs the turn reports its events to [`LiveTurn`], which implements [`Front`].
 
 mod brake;
 mod printer;
@@ -63,12 +63,12 @@ pub(crate) struct LiveTurn {
     /// Text of the model that may end inside a secret, and so cannot be shown yet.
     secret_buffer: SecretBuffer,
     /// What the model has written so far, while its answer is not complete.
-    partial: String,
+    partial_answer: String,
     /// Ends the turn or its calls early.
     brake: Arc<Brake>,
     calls: Vec<CallRecord>,
     /// The calls that are under way.
-    running: RunningCalls,
+    running_calls: RunningCalls,
     /// The tools that needed an approval when no user could be asked.
     unapproved_tools: Vec<String>,
     /// Sends output to the printing task, so that a blocked pipe does not delay the handling of signals.
@@ -97,7 +97,8 @@ enum Output {
     Piece(String),
     /// A line about the turn, on stderr.
     Line(String),
-    /// A line of another source, which waits until it interrupts neither the answer nor a question.
+    /// A line about something other than the turn, such as a server that is disconnected. It waits until it interrupts
+    /// neither the answer nor a question.
     News(String),
     /// The progress line.
     Status(SentStatus),
@@ -145,7 +146,7 @@ impl OutputSender {
     }
 }
 
-/// Shows lines of other sources during a turn.
+/// Shows news during a turn: lines about something else, such as a server that is disconnected.
 #[derive(Clone, Debug)]
 pub(crate) struct NewsSender(mpsc::UnboundedSender<Output>);
 
@@ -186,18 +187,18 @@ impl LiveTurn {
         let (output, receiver) = mpsc::unbounded_channel();
         let mut printer_task = JoinSet::new();
         printer_task.spawn(TurnPrinter::new(Arc::clone(&screen)).print(receiver));
-        let (calls, running, unapproved_tools) = (Vec::new(), RunningCalls::default(), Vec::new());
-        let (secret_buffer, partial, brake) = (SecretBuffer::default(), String::new(), Arc::default());
+        let (calls, running_calls, unapproved_tools) = (Vec::new(), RunningCalls::default(), Vec::new());
+        let (secret_buffer, partial_answer, brake) = (SecretBuffer::default(), String::new(), Arc::default());
         Self {
             screen,
             catalog,
             journal,
             format,
             secret_buffer,
-            partial,
+            partial_answer,
             brake,
             calls,
-            running,
+            running_calls,
             unapproved_tools,
             output: OutputSender::new(output),
             printer_task,
@@ -220,17 +221,17 @@ impl LiveTurn {
     /// # Errors
     /// When another process has continued the conversation.
     pub(crate) async fn cancel(&mut self, turn: &mut Turn) -> Result<(), NotStored> {
-        turn.cancel(&self.partial);
-        let stored = self.journal.store_turn(turn).await;
-        self.stop_storing_on_error(stored)
+        turn.cancel(&self.partial_answer);
+        let result = self.journal.store_turn(turn).await;
+        self.stop_storing_on_error(result)
     }
 
     /// If storing failed, continues without storing the conversation.
     ///
     /// # Errors
     /// When another process has continued the conversation, so that the rest of this turn no longer fits it.
-    fn stop_storing_on_error(&mut self, stored: Result<(), StoreError>) -> Result<(), NotStored> {
-        match stored {
+    fn stop_storing_on_error(&mut self, result: Result<(), StoreError>) -> Result<(), NotStored> {
+        match result {
             Ok(()) => {}
             Err(error @ StoreError::SessionMoved { .. }) => return Err(NotStored { why: with_causes(&error) }),
             Err(error) => {
@@ -262,7 +263,7 @@ impl LiveTurn {
     fn show_delta(&mut self, delta: &Delta) {
         match delta {
             Delta::Text(piece) => {
-                self.partial.push_str(piece);
+                self.partial_answer.push_str(piece);
                 self.show_piece(TextKind::Text, piece);
             }
             Delta::Thinking(piece) => self.show_piece(TextKind::Thinking, piece),
@@ -307,23 +308,23 @@ impl LiveTurn {
         let tool = self.tool_name(call);
         self.record(json!({ "type": "tool_call", "id": call.id, "tool": tool, "arguments": call.input }));
         if self.format == TurnFormat::Text {
-            self.running.begin(&call.id, tool, arguments(&call.input), self.screen.time_waiting_for_answers());
+            self.running_calls.begin(&call.id, tool, arguments(&call.input), self.screen.time_waiting_for_answers());
             self.show_running();
         }
     }
 
     /// Shows the progress line, if a call is under way.
     fn show_running(&self) {
-        if let Some(line) = self.running.line() {
+        if let Some(line) = self.running_calls.line() {
             self.output.send_status(line);
         }
     }
 
-    fn call_ends(&mut self, ended: &EndedCall<'_>) {
-        let EndedCall { call, error, script_calls, text, is_error, took } = *ended;
+    fn call_ends(&mut self, ended_call: &EndedCall<'_>) {
+        let EndedCall { call, error, script_calls, text, is_error, took } = *ended_call;
         let tool = self.tool_name(call);
         let unasked_tool = matches!(error, Some(CallError::Denied { unasked: true, .. })).then_some(&tool);
-        // The code of the same error, which is all that is recorded of a script's call.
+        // A script's call records only the code of its error. This is the code of the same error.
         let unasked_by_script =
             script_calls.iter().filter(|call| call.error == Some("APPROVAL_NEEDED")).map(|call| &call.tool);
         for unasked in unasked_tool.into_iter().chain(unasked_by_script) {
@@ -341,8 +342,8 @@ impl LiveTurn {
         }
         self.record(record);
         if self.format == TurnFormat::Text {
-            self.send(Output::Line(ended.line(self.screen.layout(), &tool)));
-            self.running.end(&call.id);
+            self.send(Output::Line(ended_call.line(self.screen.layout(), &tool)));
+            self.running_calls.end(&call.id);
             self.show_running();
         }
         let (id, arguments, calls) = (call.id.clone(), call.input.clone(), script_calls.to_vec());
@@ -380,8 +381,8 @@ impl LiveTurn {
             }
         }
         drop(self.output);
-        if let Some(Ok(printed)) = self.printer_task.join_next().await {
-            printed?;
+        if let Some(Ok(print_result)) = self.printer_task.join_next().await {
+            print_result?;
         }
         if self.format == TurnFormat::Text && end == Some(&End::Cut) {
             self.screen.warning("the answer was cut: it reached the limit of tokens (--max-tokens)");
@@ -395,7 +396,7 @@ impl Front for LiveTurn {
         match event {
             TurnEvent::Delta(delta) => self.show_delta(delta),
             TurnEvent::Answered(reply) => {
-                self.partial.clear();
+                self.partial_answer.clear();
                 self.journal.record_cost(reply);
                 self.show_rest();
             }
@@ -405,7 +406,7 @@ impl Front for LiveTurn {
             }
             TurnEvent::CallBegins(call) => self.call_begins(call),
             TurnEvent::CallProgress { id, progress } => {
-                self.running.set_progress(id, progress);
+                self.running_calls.set_progress(id, progress);
                 self.show_running();
             }
             TurnEvent::CallEnds { call, outcome, text, is_error, took } => {
@@ -421,14 +422,14 @@ impl Front for LiveTurn {
         Box::pin(async move {
             let is_new = self.journal.session().is_none();
             let brake = self.brake();
-            let stored = brake.store_step(self.journal.store_turn(turn)).await;
-            self.stop_storing_on_error(stored)?;
+            let result = brake.store_step(self.journal.store_turn(turn)).await;
+            self.stop_storing_on_error(result)?;
             if is_new && let Some(id) = self.journal.id() {
                 self.record(json!({ "type": "session", "id": id.to_string() }));
             }
             // Wait until the text is on the screen: the next step may ask the user a question.
-            let (flushed, printed) = oneshot::channel();
-            self.send(Output::Flush(flushed));
+            let (printed_sender, printed) = oneshot::channel();
+            self.send(Output::Flush(printed_sender));
             // Fails only if the printing task has ended, as in `OutputSender::send`.
             let _ = printed.await;
             Ok(())
@@ -476,14 +477,14 @@ impl EndedCall<'_> {
 /// Returns a summary of a script's calls. Equal calls are shown once, with their number and their error, if there is
 /// one.
 fn summarize_calls(calls: &[ScriptCall]) -> String {
-    let mut counted: Vec<(&ScriptCall, usize)> = Vec::new();
+    let mut counted_calls: Vec<(&ScriptCall, usize)> = Vec::new();
     for call in calls {
-        match counted.iter_mut().find(|(counted_call, _)| *counted_call == call) {
+        match counted_calls.iter_mut().find(|(counted_call, _)| *counted_call == call) {
             Some((_, times)) => *times += 1,
-            None => counted.push((call, 1)),
+            None => counted_calls.push((call, 1)),
         }
     }
-    let words = counted.into_iter().map(|(call, times)| {
+    let words = counted_calls.into_iter().map(|(call, times)| {
         let times = if times > 1 { format!(" ×{times}") } else { String::new() };
         let error = call.error.map(|error| format!(" ({error})")).unwrap_or_default();
         format!("{}{times}{error}", text::for_line(&call.tool))

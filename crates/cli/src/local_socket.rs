@@ -93,14 +93,14 @@ impl Key {
     /// When there are no random numbers, or the file cannot be written.
     pub(crate) fn create(data: &Path) -> io::Result<Self> {
         let key = Self(random_bytes()?);
-        let new = folder(data).join(format!("key.{}.new", std::process::id()));
+        let temporary = folder(data).join(format!("key.{}.new", std::process::id()));
         // An earlier process with the same id may have left the file behind.
-        match fs::remove_file(&new) {
+        match fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?.write_all(&key.0)?;
-        fs::rename(new, Self::path(data))?;
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?.write_all(&key.0)?;
+        fs::rename(temporary, Self::path(data))?;
         Ok(key)
     }
 
@@ -287,7 +287,7 @@ fn refusal_for(pid: i32) -> Option<String> {
     }
 }
 
-/// Other systems have no supervisors.
+/// On other systems, servers have no supervisor processes, so the system cannot tell which processes a server started.
 #[cfg(not(target_os = "linux"))]
 fn refusal_for(_: i32) -> Option<String> {
     None

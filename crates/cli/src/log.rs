@@ -21,8 +21,8 @@ pub(crate) fn start(global: &Global, with_time: bool, traces: &Traces) {
         (_, _) => "debug,rmcp=warn,sqlx=warn",
     };
     let (filter, shows_targets) = (EnvFilter::new(filter), global.verbose > 1);
-    // A second start, as in tests, has no effect. `try_init` is not used: it would also log what crates write with the
-    // crate `log`, but only if another crate of the build happens to switch that feature on.
+    // A second start, as in tests, has no effect. `try_init` is not used: whether it also logs the messages of the
+    // crate `log` depends on a feature that any crate of the build can switch on.
     let _ = match traces.layer() {
         None => {
             let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_target(shows_targets);
@@ -50,9 +50,9 @@ struct EscapingStderr;
 impl Write for EscapingStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        let shown = text::for_line(text.trim_end_matches('\n'));
+        let escaped_line = text::for_line(text.trim_end_matches('\n'));
         let mut stderr = io::stderr().lock();
-        writeln!(stderr, "{shown}")?;
+        writeln!(stderr, "{escaped_line}")?;
         Ok(line.len())
     }
 

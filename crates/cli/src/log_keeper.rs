@@ -22,7 +22,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct LogKeeper {
     sources: Sources,
     writer_task: TaskTracker,
-    end: watch::Sender<bool>,
+    /// Tells the writer to write the lines so far, and to end.
+    end_sender: watch::Sender<bool>,
 }
 
 /// The files in which servers are configured, by the names of the servers; empty for a server without a file. All
@@ -33,13 +34,13 @@ pub(crate) struct Sources(Arc<ArcSwap<BTreeMap<ServerName, String>>>);
 impl Sources {
     /// Adds the servers of `desired` with their files: lines are stored by server name and file.
     pub(crate) fn add(&self, desired: &Desired) {
-        let added = desired.iter().map(|(name, spec)| {
+        let new_sources = desired.iter().map(|(name, spec)| {
             let path = spec.source.path.as_ref();
             (name.clone(), path.map(|path| path.display().to_string()).unwrap_or_default())
         });
         self.0.rcu(|sources| {
             let mut sources = BTreeMap::clone(sources);
-            sources.extend(added.clone());
+            sources.extend(new_sources.clone());
             sources
         });
     }
@@ -55,19 +56,20 @@ struct Writer {
     secrets: Arc<Interpolate>,
     sources: Sources,
     events: broadcast::Receiver<Event>,
-    end: watch::Receiver<bool>,
+    /// Changes when the writer has to end.
+    end_receiver: watch::Receiver<bool>,
 }
 
 impl LogKeeper {
-    /// Starts to listen to `host`. Nothing is written before a server writes a line.
+    /// Starts to store what the servers of `host` write.
     pub(crate) fn start(host: &Host, store: Store, secrets: Arc<Interpolate>) -> Self {
         let sources = Sources::default();
-        let (end, ended) = watch::channel(false);
-        let writer = Writer { store, secrets, sources: sources.clone(), events: host.events(), end: ended };
+        let (end_sender, end_receiver) = watch::channel(false);
+        let writer = Writer { store, secrets, sources: sources.clone(), events: host.events(), end_receiver };
         let writer_task = TaskTracker::new();
         writer_task.spawn(writer.run());
         writer_task.close();
-        Self { sources, writer_task, end }
+        Self { sources, writer_task, end_sender }
     }
 
     /// The files in which servers are configured.
@@ -78,7 +80,7 @@ impl LogKeeper {
     /// Writes the lines so far, and ends. Waits at most a second.
     pub(crate) async fn close(&self) {
         // Fails if the writer has ended already.
-        let _ = self.end.send(true);
+        let _ = self.end_sender.send(true);
         if tokio::time::timeout(FLUSH_TIMEOUT, self.writer_task.wait()).await.is_err() {
             tracing::warn!("the last lines of the servers' logs were not written in time");
         }
@@ -91,7 +93,7 @@ impl Writer {
             let (first_event, is_last) = tokio::select! {
                 event = self.events.recv() => (Some(event), false),
                 // Resolves at `LogKeeper::close`, and when the `LogKeeper` was dropped.
-                _ = self.end.changed() => (None, true),
+                _ = self.end_receiver.changed() => (None, true),
             };
             if let Some(Err(broadcast::error::RecvError::Closed)) = first_event {
                 return;
@@ -121,7 +123,7 @@ impl Writer {
         }
     }
 
-    /// The line of the log for `event`; `None` for an event that the log leaves out.
+    /// Returns the line of the log for `event`; `None` for an event that the log leaves out.
     fn line(&self, event: Event) -> Option<LogLine> {
         let (server, kind, text) = match event {
             Event::McpServerStderr { server, line } => (server, "stderr".to_owned(), line),

@@ -72,7 +72,8 @@ mod verbs;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // This process may have been started as the supervisor of a child process. It then does nothing else.
+    // The host may have started this process as a supervisor, which runs between the host and a server. It then does
+    // nothing else.
     if let Some(code) = toolrack_host::supervisor::run_if_asked() {
         return code;
     }

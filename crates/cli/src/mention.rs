@@ -1,5 +1,5 @@
-//! Finds the resources that the user names in a message, as `@server:uri`. They are read before anything is sent, and
-//! are included as data.
+//! Finds the resources that the user names in a message, as `@server:uri`. The program reads them before it sends the
+//! message, and appends their contents as data.
 
 mod find;
 
@@ -33,23 +33,24 @@ pub(crate) struct ComposedMessage {
 }
 
 impl MentionSources<'_> {
-    /// Returns the message `typed`, followed by the contents of the resources that it names, and then by `appended`.
+    /// Returns the message `typed_text`, followed by the contents of the resources that it names, and then by
+    /// `appended`.
     ///
     /// # Errors
     /// When one of these resources cannot be read; the message must then not be sent.
-    pub(crate) async fn compose(&self, typed: &str, appended: Option<&str>) -> Result<ComposedMessage, Failure> {
-        let mentions = find::mentions(typed, self.servers);
+    pub(crate) async fn compose(&self, typed_text: &str, appended: Option<&str>) -> Result<ComposedMessage, Failure> {
+        let mentions = find::mentions(typed_text, self.servers);
         if mentions.len() > MAX_RESOURCES {
             let message = format!("{} resources are named, but at most {MAX_RESOURCES} are allowed", mentions.len());
             return Err(Failure::usage(message).hint("name the others in the next message"));
         }
-        if let Some(unknown) = mentions.iter().find(|mention| !self.has_server(&mention.server)) {
-            return Err(self.no_such_server(unknown));
+        if let Some(unknown_mention) = mentions.iter().find(|mention| !self.has_server(&mention.server)) {
+            return Err(self.no_such_server(unknown_mention));
         }
-        let answers = join_all(mentions.iter().map(|mention| self.read(mention))).await;
-        let (mut text, mut media, mut resource_lines) = (typed.to_owned(), Vec::new(), Vec::new());
-        for answer in answers {
-            let Resource { summary, data, media: pictures } = answer?;
+        let read_results = join_all(mentions.iter().map(|mention| self.read(mention))).await;
+        let (mut text, mut media, mut resource_lines) = (typed_text.to_owned(), Vec::new(), Vec::new());
+        for read_result in read_results {
+            let Resource { summary, data, media: pictures } = read_result?;
             resource_lines.push(summary);
             text.push_str("\n\n");
             text.push_str(&data);
@@ -63,13 +64,15 @@ impl MentionSources<'_> {
     }
 
     fn has_server(&self, server: &str) -> bool {
-        self.servers.iter().any(|known| known.as_str() == server)
+        self.servers.iter().any(|known_server| known_server.as_str() == server)
     }
 
     fn no_such_server(&self, mention: &Mention) -> Failure {
         let server = text::for_line(&mention.server);
         let hint = match closest(&server, self.servers.iter().map(ServerName::as_str)) {
-            Some(meant) => format!("did you mean @{meant}:…? Write ` before the @ if no resource is meant"),
+            Some(similar_server) => {
+                format!("did you mean @{similar_server}:…? Write ` before the @ if no resource is meant")
+            }
             None => "write ` before the @ if no resource is meant".to_owned(),
         };
         let message = format!("there is no server `{server}` to read {} from", text::for_line(&mention.uri));
@@ -78,18 +81,18 @@ impl MentionSources<'_> {
 
     async fn read(&self, mention: &Mention) -> Result<Resource, Failure> {
         let Mention { server, uri } = mention;
-        let failed = |error| Failure::from_call_error(&error);
-        let contents = self.host.read_resource(server, uri).await.map_err(failed)?;
+        let call_failure = |error| Failure::from_call_error(&error);
+        let contents = self.host.read_resource(server, uri).await.map_err(call_failure)?;
         let contents: Vec<_> = contents.into_iter().map(|resource| Content::Resource { resource }).collect();
         // `shape` returns text and pictures for a model, and bounds the length of the text.
-        let shaped = self.host.shape(server, uri, contents).await.map_err(failed)?;
-        let concealed = (self.conceal)(&shaped.text);
-        let mut summary = format!("read @{server}:{} ({} bytes", text::for_line(uri), concealed.len());
-        if !shaped.media.is_empty() {
+        let output = self.host.shape(server, uri, contents).await.map_err(call_failure)?;
+        let concealed_text = (self.conceal)(&output.text);
+        let mut summary = format!("read @{server}:{} ({} bytes", text::for_line(uri), concealed_text.len());
+        if !output.media.is_empty() {
             summary.push_str(" and a picture");
         }
-        summary.push_str(if shaped.truncated { ", only a part)" } else { ")" });
-        Ok(Resource { summary, data: as_data(server, uri, &concealed), media: shaped.media })
+        summary.push_str(if output.truncated { ", only a part)" } else { ")" });
+        Ok(Resource { summary, data: as_data(server, uri, &concealed_text), media: output.media })
     }
 }
 
@@ -103,8 +106,8 @@ struct Resource {
     media: Vec<Content>,
 }
 
-/// Returns `data` as a part of the user's message. The marks around it, which name its source, do not occur in `data`
-/// itself, so that no text in it can pass for the user's words.
+/// Returns `data` as a part of the user's message. The marks around it name its source. They do not occur in `data`
+/// itself, so no text in it can pass for the user's words.
 pub(crate) fn as_data(server: &str, uri: &str, data: &str) -> String {
     let end = |number: usize| format!("[end of data {number}]");
     // `data` is too short to contain that many different marks, so one number is free.

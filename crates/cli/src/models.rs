@@ -1,5 +1,7 @@
 //! Chooses the model that answers: the one on the command line, else the configured one, else the default model of the
-//! first provider whose key is set. Toolrack never uses a local model just because it found one.
+//! first provider whose key is set. A wire is the API format of a provider.
+//!
+//! Toolrack never uses a local model just because it found one.
 
 use std::{
     num::{NonZeroU32, NonZeroU64},
@@ -111,8 +113,8 @@ impl ModelOptions {
     /// Returns the chosen model, and its limits.
     ///
     /// # Errors
-    /// [`Exit::Model`] when there is no model or it cannot be used; [`Exit::Usage`] when the name on the command line
-    /// or in the configuration is not the name of a model, or the price that a limit needs is not known.
+    /// [`Exit::Model`] when there is no model or it cannot be used; [`Exit::Usage`] when the command line or the
+    /// configuration does not name a model correctly, or when there is a limit on the cost but the price is not known.
     pub(crate) async fn choose(&self, model_context: &ModelContext) -> Result<SelectedModel, Failure> {
         if !self.configured.is_valid {
             let message = format!("the settings of the model in {} cannot be used", model_context.file.display());
@@ -144,19 +146,19 @@ impl ModelOptions {
         Self { model: args.model.clone(), limits: args.limits, configured: loaded.settings.model.clone() }
     }
 
-    /// Returns these options with the model `name`. The address, the wire and the variable of the key on the command
-    /// line are for the provider that it names: a model of another provider has none of them, so that its key does not
-    /// go to that address. The price is for one model.
+    /// Returns these options with the model `name` instead. Keeps the address, the wire and the key variable of the
+    /// command line only if the new model has the same provider: otherwise its key would go to the address of another
+    /// provider. Keeps the price only for the same model.
     pub(crate) fn with_model(&self, name: String) -> Self {
-        let ModelArgs { model: typed, base_url, key_env, wire, max_tokens, price } = self.model.clone();
+        let ModelArgs { model: typed_model, base_url, key_env, wire, max_tokens, price } = self.model.clone();
         let provider = |name: &str| parse_name(name, base_url.is_some()).ok().map(|selector| selector.provider);
-        let typed_provider = match typed.as_ref().or(self.configured.name.as_ref()) {
-            Some(typed) => provider(typed),
+        let typed_provider = match typed_model.as_ref().or(self.configured.name.as_ref()) {
+            Some(model) => provider(model),
             // Without a name, the address alone means the one model there.
             None => base_url.as_ref().map(|_| CUSTOM.to_owned()),
         };
         let is_same_provider = typed_provider.is_some() && provider(&name) == typed_provider;
-        let price = price.filter(|_| typed.as_ref() == Some(&name));
+        let price = price.filter(|_| typed_model.as_ref() == Some(&name));
         let model = match is_same_provider {
             true => ModelArgs { model: Some(name), base_url, key_env, wire, max_tokens, price },
             false => ModelArgs { model: Some(name), max_tokens, price, ..ModelArgs::default() },
@@ -285,8 +287,8 @@ fn key_in_variable(environment: &Environment, name: &str) -> Option<Key> {
 
 /// Returns the only model of the server at `url`. With several models, the user has to name one.
 async fn only_model_at(url: &str) -> Result<Selector, Failure> {
-    let found = local::find_servers_at([(CUSTOM, url.to_owned())]).await;
-    let models: Vec<_> = found.into_iter().flat_map(|server| server.models).map(|model| model.name).collect();
+    let servers = local::find_servers_at([(CUSTOM, url.to_owned())]).await;
+    let models: Vec<_> = servers.into_iter().flat_map(|server| server.models).map(|model| model.name).collect();
     match models.as_slice() {
         [only] => format!("{CUSTOM}/{only}").parse().map_err(|error: BadSelector| Failure::usage(error.to_string())),
         [] => Err(Failure::usage("which model? the server at --base-url does not name its models")
@@ -296,18 +298,18 @@ async fn only_model_at(url: &str) -> Result<Selector, Failure> {
     }
 }
 
-/// Returns the failure for a user without a model. The hint of the failure names a model of the local servers that are
-/// `running`. That model is used only if the user chooses it.
-fn no_model(running: &[LocalServer]) -> Failure {
+/// Returns the failure for a user without a model. The hint of the failure names a model of one of the `local_servers`,
+/// which run on this machine. That model is used only if the user chooses it.
+fn no_model(local_servers: &[LocalServer]) -> Failure {
     let providers = PROVIDERS.iter().filter(|provider| provider.default_model.is_some());
     // A few examples are enough.
     let names: Vec<_> = providers.filter_map(|provider| provider.key_variable).take(3).collect();
-    let found = running.iter().find_map(|server| {
+    let local_model = local_servers.iter().find_map(|server| {
         let tool_model = server.models.iter().find(|model| model.tools != Some(false));
         let model = tool_model.or_else(|| server.models.first())?;
         Some(format!("{}/{}", server.provider, model.name))
     });
-    let hint = match found {
+    let hint = match local_model {
         Some(model) => format!(
             "set {}, or use what runs here: toolrack ask --model {model} … (tools work without a model: toolrack call)",
             names.join(", ")

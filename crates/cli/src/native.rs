@@ -1,4 +1,4 @@
-//! Runs servers that are a part of this program, written with `rmcp`.
+//! Runs servers that are a part of this program. They are written with `rmcp`, the Rust SDK of MCP.
 
 use std::{
     io,
@@ -29,10 +29,10 @@ pub(crate) fn native_server<H: ServerHandler>(name: &str, handler: impl Fn() -> 
 struct IgnoreClosed(WriteHalf<DuplexStream>);
 
 /// Replaces the error `BrokenPipe` by `success`.
-fn ignore_closed<T>(written: Poll<io::Result<T>>, success: T) -> Poll<io::Result<T>> {
-    match written {
+fn ignore_closed<T>(result: Poll<io::Result<T>>, success: T) -> Poll<io::Result<T>> {
+    match result {
         Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Poll::Ready(Ok(success)),
-        written => written,
+        result => result,
     }
 }
 

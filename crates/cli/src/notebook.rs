@@ -1,5 +1,5 @@
-//! Caches names for completion: the tools that each server had when it was last connected, and the prompts and
-//! resources that it had when they were last listed. What is cached of one server is its note.
+//! Caches names for completion: the tools of each server as of its last connection, and its prompts and resources as
+//! they were last listed. The cached data of one server are its note.
 //!
 //! The note of a server is one small file below the data folder, named after the place where the server is configured.
 //! It is valid only for the entry (the server's configuration in a file) that was connected: if the entry changes, the
@@ -35,11 +35,11 @@ const MAX_ARGUMENTS: usize = 100;
 /// The most values of one argument.
 const MAX_VALUES: usize = 100;
 /// The most bytes of a name that is noted. A longer name is not worth completing.
-const MAX_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 /// The most bytes of a description.
-const MAX_ABOUT: usize = 80;
+const MAX_ABOUT_BYTES: usize = 80;
 /// The most bytes of one file.
-const MAX_FILE: u64 = 4 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The name of a file consists of this many hex digits of a hash: 128 bits, which do not collide by chance.
 const FILE_STEM_DIGITS: usize = 32;
@@ -153,9 +153,9 @@ impl Notebook {
         };
         // Compare only what comes before the tools: without the end of the empty list of tools.
         beginning.truncate(beginning.len() - b"]}".len());
-        let mut found = vec![0; beginning.len()];
-        let read = File::open(self.file(server)).and_then(|mut file| file.read_exact(&mut found));
-        read.is_ok() && found == beginning
+        let mut file_beginning = vec![0; beginning.len()];
+        let read_result = File::open(self.file(server)).and_then(|mut file| file.read_exact(&mut file_beginning));
+        read_result.is_ok() && file_beginning == beginning
     }
 
     /// Returns the annotations that `tool` had when `server` was last connected with its current entry; `None` if they
@@ -177,7 +177,7 @@ impl Notebook {
     /// Writes `text` into `file`, unless that is its content already.
     fn write_if_changed(&self, file: &Path, text: &str) {
         let old = read_note(file);
-        if text.len() as u64 > MAX_FILE || old.as_deref() == Some(text) {
+        if text.len() as u64 > MAX_FILE_BYTES || old.as_deref() == Some(text) {
             return;
         }
         if old.is_none() {
@@ -225,29 +225,29 @@ impl Notebook {
 fn read_note(file: &Path) -> Option<String> {
     let file = File::open(file).ok()?;
     let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() > MAX_FILE {
+    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
         return None;
     }
     let mut text = String::new();
-    file.take(MAX_FILE).read_to_string(&mut text).ok()?;
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
 fn is_worth_completing(name: &str) -> bool {
-    name.len() <= MAX_NAME && is_shell_safe(name)
+    name.len() <= MAX_NAME_BYTES && is_shell_safe(name)
 }
 
 /// Returns the first line of a description, clipped and safe to print.
 fn short_description(description: Option<&str>) -> String {
-    let first = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
-    text::clip(&text::for_line(first), MAX_ABOUT).into_owned()
+    let first_line = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
+    text::clip(&text::for_line(first_line), MAX_ABOUT_BYTES).into_owned()
 }
 
 impl Tool {
     /// Creates the note of a tool of a server. `conceal` hides the secrets that the server was given, because the
     /// tool's texts may repeat them.
     pub(crate) fn from_mcp(tool: &mcp::Tool, conceal: &dyn Fn(&str) -> String) -> Self {
-        // No arguments are noted if the text is no JSON any more, because a secret was hidden in it.
+        // If a secret is hidden in the text, it may no longer be JSON. Then no arguments are noted.
         let schema = serde_json::from_str(&conceal(tool.input_schema.get())).unwrap_or_default();
         let description = tool.description.as_deref().map(conceal);
         let claims = Some(Annotations { title: None, ..tool.annotations.clone() });

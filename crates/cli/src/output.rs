@@ -16,13 +16,13 @@ pub(crate) const OWNER_ONLY_MODE: u32 = 0o600;
 /// Permissions of any other new file; the umask narrows them.
 pub(crate) const DEFAULT_MODE: u32 = 0o666;
 
-/// Whether `file` is the word for stdout.
+/// Returns whether `file` means stdout: `-`.
 pub(crate) fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
 /// Checks that `file` can be written, as far as possible without writing. So the user learns of a missing folder before
-/// a tool is called: the result of the call could not be stored.
+/// a tool is called, and not after the call, when the result would be lost.
 ///
 /// # Errors
 /// When `file` is a folder or has an impossible name, or when no file can be made in its folder.
@@ -32,10 +32,10 @@ pub(crate) fn check_writable(file: &Path) -> Result<(), Failure> {
 
 /// Returns why [`write()`] would certainly fail for `file`.
 fn reason_against_writing(file: &Path) -> Option<io::Error> {
-    let refusal = |path: &Path, flags: AccessFlags| access(path, flags).err().map(io::Error::from);
+    let access_error = |path: &Path, flags: AccessFlags| access(path, flags).err().map(io::Error::from);
     let plain_file = match fs::metadata(file) {
         Ok(metadata) if metadata.is_dir() => return Some(io::ErrorKind::IsADirectory.into()),
-        Ok(metadata) if !metadata.is_file() => return refusal(file, AccessFlags::W_OK),
+        Ok(metadata) if !metadata.is_file() => return access_error(file, AccessFlags::W_OK),
         Ok(_) => fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => file.to_owned(),
         Err(error) => return Some(error),
@@ -43,7 +43,7 @@ fn reason_against_writing(file: &Path) -> Option<io::Error> {
     // A plain file is replaced by a new file, which is made in the same folder.
     let folder = plain_file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match fs::metadata(folder) {
-        Ok(metadata) if metadata.is_dir() => refusal(folder, AccessFlags::W_OK | AccessFlags::X_OK),
+        Ok(metadata) if metadata.is_dir() => access_error(folder, AccessFlags::W_OK | AccessFlags::X_OK),
         Ok(_) => Some(io::ErrorKind::NotADirectory.into()),
         Err(error) => Some(error),
     }
@@ -58,8 +58,8 @@ fn reason_against_writing(file: &Path) -> Option<io::Error> {
 pub(crate) async fn write(file: PathBuf, content: Vec<u8>, mode: u32) -> Result<(), Failure> {
     let target = file.clone();
     // Writing to a pipe waits for its reader, and signals must be handled meanwhile.
-    let written = tokio::task::spawn_blocking(move || write_blocking(&target, &content, mode)).await;
-    written.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())).map_err(|error| not_written(&file, &error))
+    let write_result = tokio::task::spawn_blocking(move || write_blocking(&target, &content, mode)).await;
+    write_result.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())).map_err(|error| not_written(&file, &error))
 }
 
 /// Replaces the content of `file` with `content`, as a whole or not at all. Only the owner can read the file, even if
@@ -69,7 +69,7 @@ pub(crate) async fn write(file: PathBuf, content: Vec<u8>, mode: u32) -> Result<
 /// When it cannot be written.
 pub(crate) async fn write_for_owner(file: PathBuf, content: Vec<u8>) -> Result<(), Failure> {
     let target = file.clone();
-    let written = tokio::task::spawn_blocking(move || {
+    let write_result = tokio::task::spawn_blocking(move || {
         if fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
             // A device or a pipe would be replaced by a file.
             return Err(io::ErrorKind::InvalidInput.into());
@@ -86,8 +86,8 @@ pub(crate) async fn write_for_owner(file: PathBuf, content: Vec<u8>) -> Result<(
         new_file.write_all(&content)?;
         new_file.commit()
     });
-    let written = written.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
-    written.map_err(|error| not_written(&file, &error))
+    let write_result = write_result.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
+    write_result.map_err(|error| not_written(&file, &error))
 }
 
 fn write_blocking(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {

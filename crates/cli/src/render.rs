@@ -62,7 +62,7 @@ pub(crate) enum Sign {
     Busy,
     /// Will be tried again, or has changed.
     Retrying,
-    /// Waits for the user's approval, or is in quarantine.
+    /// Waits for the user's approval, as a new server does, or a tool whose definition has changed.
     Paused,
     /// Needs a sign-in.
     Key,
@@ -133,7 +133,7 @@ impl Layout {
     }
 }
 
-/// How far the rest of a wrapped line without columns is indented.
+/// By how many characters the rest of a wrapped line is indented, if the line has no columns.
 const HANGING_INDENT: usize = 4;
 /// The least width of a terminal; a narrower one counts as this wide.
 const MIN_WIDTH: usize = 20;
@@ -151,9 +151,9 @@ pub(crate) fn one_line(line: &str) -> String {
 /// <https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda>), which stays one link where the terminal wraps
 /// it. Without colour, only the text is printed. A URL that could end the link early is printed as escaped text.
 pub(crate) fn link(url: &str) -> String {
-    let shown = text::for_line(url);
-    if shown != url || url.contains(|c: char| c.is_control() || !c.is_ascii()) {
-        return shown.into_owned();
+    let escaped = text::for_line(url);
+    if escaped != url || url.contains(|c: char| c.is_control() || !c.is_ascii()) {
+        return escaped.into_owned();
     }
     format!("\u{1b}]8;;{url}\u{1b}\\{url}\u{1b}]8;;\u{1b}\\")
 }
@@ -190,11 +190,15 @@ impl Layout {
 
 /// Returns the indent for the rest of a wrapped line: that of its last column, if that leaves enough room.
 fn hanging_indent(line: &str, width: usize) -> usize {
-    let plain = anstream::adapter::strip_str(line).to_string();
-    let indent = plain.len() - plain.trim_start().len();
+    let plain_line = anstream::adapter::strip_str(line).to_string();
+    let indent = plain_line.len() - plain_line.trim_start().len();
     // Two blanks separate columns.
-    let last = plain.trim_end().rfind("  ").map_or(0, |at| plain[..at].width() + 2);
-    if last > indent && last <= width / 2 { last } else { (indent + HANGING_INDENT).min(width / 2) }
+    let last_column = plain_line.trim_end().rfind("  ").map_or(0, |index| plain_line[..index].width() + 2);
+    if last_column > indent && last_column <= width / 2 {
+        last_column
+    } else {
+        (indent + HANGING_INDENT).min(width / 2)
+    }
 }
 
 /// A field of a line.
@@ -267,9 +271,9 @@ mod tests {
     #[test]
     fn sizes_have_two_digits_and_a_unit() {
         let sizes = [0, 812, 999, 1_000, 1_049, 9_949, 9_950, 12_345, 999_499, 999_500, 1_048_576, u64::MAX];
-        let shown = sizes.map(size).join(" | ");
+        let escaped = sizes.map(size).join(" | ");
         assert_eq!(
-            shown,
+            escaped,
             "0 B | 812 B | 999 B | 1.0 kB | 1.0 kB | 9.9 kB | 10 kB | 12 kB | 999 kB | 1.0 MB | 1.0 MB | 18446744 TB"
         );
     }

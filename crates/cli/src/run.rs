@@ -118,9 +118,9 @@ fn one_line_failure(error: &clap::Error) -> Failure {
 fn color_in<'a>(mut words: impl Iterator<Item = &'a str>) -> Color {
     let mut color = Color::default();
     while let Some(word) = words.next() {
-        let when = if word == "--color" { words.next() } else { word.strip_prefix("--color=") };
-        if let Some(Ok(parsed)) = when.map(|when| Color::from_str(when, false)) {
-            color = parsed;
+        let value = if word == "--color" { words.next() } else { word.strip_prefix("--color=") };
+        if let Some(Ok(typed_color)) = value.map(|value| Color::from_str(value, false)) {
+            color = typed_color;
         }
     }
     color
@@ -170,7 +170,7 @@ async fn run_verb(
     tokio::select! {
         biased;
         exit = stop.requested() => return Ok(exit),
-        read = asker::read_answers_file(&mut cli.global) => read?,
+        result = asker::read_answers_file(&mut cli.global) => result?,
     }
     let database_choice = cli.verb.team_file().map_or(DatabaseChoice::InDataFolder, DatabaseChoice::OfTeamFile);
     let command_line = CommandLine { global: cli.global, inline_configs, args_text };
@@ -198,7 +198,7 @@ async fn run_verb(
         stop = StopSignals::new()?;
     }
     tokio::select! {
-        written = close(&context) => match written {
+        result = close(&context) => match result {
             Err(failure) if exit == Exit::Ok => Err(failure),
             Err(failure) => {
                 screen.failure(&failure);
@@ -206,7 +206,8 @@ async fn run_verb(
             }
             Ok(()) => Ok(exit),
         },
-        // A user who presses Ctrl-C again does not want to wait; the supervisors end the remaining processes.
+        // A user who presses Ctrl-C again does not want to wait; the supervisors (the parent processes of servers) end
+        // the remaining processes.
         exit = stop.requested() => Ok(exit),
     }
 }

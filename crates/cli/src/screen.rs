@@ -38,13 +38,13 @@ const CLEAR_ALL: &str = "\u{1b}[2J\u{1b}[H";
 /// Prints all output of the program.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    json: bool,
-    quiet: bool,
-    verbose: bool,
+    prints_json: bool,
+    is_quiet: bool,
+    is_verbose: bool,
     device: Device,
     layout: Layout,
     /// Whether a user reads stderr and types on stdin.
-    interactive: bool,
+    is_interactive: bool,
     status: Mutex<Status>,
     question_clock: Mutex<QuestionClock>,
     /// Whether the reader of stdout has closed it.
@@ -107,8 +107,8 @@ impl Screen {
         Self::with_device(device, global, terminal)
     }
 
-    /// Creates the screen of a command that this process runs for another one (the borrower), whose terminal it writes
-    /// to.
+    /// Creates the screen of a command that this process runs for another process, the borrower. The screen writes to
+    /// the terminal of the borrower.
     pub(crate) fn for_borrower(global: &Global, terminal: TerminalProperties, outbox: Outbox) -> Self {
         Self::with_device(Device::Borrower { out: terminal.out, err: terminal.err, outbox }, global, terminal)
     }
@@ -116,12 +116,12 @@ impl Screen {
     fn with_device(device: Device, global: &Global, terminal: TerminalProperties) -> Self {
         let TerminalProperties { interactive, shows_status, unicode, .. } = terminal;
         Self {
-            json: global.json,
-            quiet: global.quiet,
-            verbose: global.verbose > 0,
+            prints_json: global.json,
+            is_quiet: global.quiet,
+            is_verbose: global.verbose > 0,
             layout: Layout { unicode, width: device.columns(Stream::Out) },
             device,
-            interactive,
+            is_interactive: interactive,
             status: Mutex::new(if shows_status { Status::Clear } else { Status::Disabled }),
             question_clock: Mutex::default(),
             is_stdout_closed: AtomicBool::new(false),
@@ -140,7 +140,7 @@ impl Screen {
         TerminalProperties {
             out: self.device.properties(Stream::Out),
             err: self.device.properties(Stream::Err),
-            interactive: self.interactive,
+            interactive: self.is_interactive,
             shows_status: *self.status() != Status::Disabled,
             unicode: self.layout.unicode,
         }
@@ -152,7 +152,7 @@ impl Screen {
         let _ = self.secrets.set(secrets);
     }
 
-    /// Returns `text` with the secrets hidden that are complete in it.
+    /// Returns `text`, and hides the secrets that it contains completely.
     pub(crate) fn concealed<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.secrets.get().map_or(Cow::Borrowed(text), |secrets| secrets.conceal(text))
     }
@@ -167,9 +167,9 @@ impl Screen {
         Layout { width: self.device.columns(Stream::Out), ..self.layout }
     }
 
-    /// Whether data is printed as JSON (`--json`).
-    pub(crate) fn json(&self) -> bool {
-        self.json
+    /// Returns whether data is printed as JSON (`--json`).
+    pub(crate) fn prints_json(&self) -> bool {
+        self.prints_json
     }
 
     /// Whether stdout is a terminal.
@@ -184,8 +184,8 @@ impl Screen {
     }
 
     /// Whether there is a user to ask.
-    pub(crate) fn interactive(&self) -> bool {
-        self.interactive
+    pub(crate) fn is_interactive(&self) -> bool {
+        self.is_interactive
     }
 
     /// Whether messages to the user may have colour.
@@ -279,28 +279,29 @@ impl Screen {
 
     /// Prints a message in addition to the data, as one line; not with `--quiet`.
     pub(crate) fn note(&self, message: &str) {
-        if !self.quiet {
+        if !self.is_quiet {
             self.message(&text::for_line(message));
         }
     }
 
-    /// Prints a detail for users who ask for more (`-v`). The message must be safe to print.
+    /// Prints a detail for users who ask for more (`-v`). The message must be safe to print: all text of servers in it
+    /// is escaped.
     pub(crate) fn detail(&self, message: &str) {
-        if self.verbose {
+        if self.is_verbose {
             self.message(message);
         }
     }
 
-    /// Prints a line in addition to the data, which must be safe to print; not with `--quiet`.
+    /// Prints a line in addition to the data; not with `--quiet`. The line must be safe to print.
     pub(crate) fn safe_note(&self, line: &str) {
-        if !self.quiet {
+        if !self.is_quiet {
             self.message(line);
         }
     }
 
     /// Prints a warning, which does not make the command fail; not with `--quiet`.
     pub(crate) fn warning(&self, message: &str) {
-        if !self.quiet {
+        if !self.is_quiet {
             let label = paint(Tone::Waiting, "warning:");
             self.message(&format!("{label} {}", text::for_line(message)));
         }
@@ -312,7 +313,7 @@ impl Screen {
         self.write_stderr(&format!("{}\n", layout.fit(&self.concealed(lines))));
     }
 
-    /// Returns `lines` in the form that another process can print at the terminal of this one as they are.
+    /// Returns `lines` as another process can print them, unchanged, at the terminal of this process.
     pub(crate) fn rendered(&self, lines: &str) -> String {
         let layout = Layout { width: self.device.columns(Stream::Err), ..self.layout };
         let lines = layout.fit(&self.concealed(lines));
@@ -396,14 +397,14 @@ impl Screen {
 
     /// Prints a problem of a configuration file, which takes several lines; with `--quiet` only if it is an error.
     pub(crate) fn problem(&self, problem: &Problem) {
-        if problem.is_error() || !self.quiet {
+        if problem.is_error() || !self.is_quiet {
             self.message(&problem.to_string());
         }
     }
 
     /// Prints the failure that ends the command: for users, or with `--json` as one line of JSON.
     pub(crate) fn failure(&self, failure: &Failure) {
-        if self.json {
+        if self.prints_json {
             // A failure has only texts and JSON, so this cannot fail.
             let line = serde_json::to_string(&ErrorLine { error: failure });
             self.write_stderr(&format!("{}\n", escape_invisible(&line.unwrap_or_default())));
@@ -429,7 +430,7 @@ impl Screen {
         self.raw(self.concealed(&text).into_owned()).await
     }
 
-    /// Prints what another screen has rendered for this one, as it is.
+    /// Prints text that another screen has rendered for this one, without changes.
     ///
     /// # Errors
     /// As [`Self::verbatim`].
@@ -439,8 +440,8 @@ impl Screen {
 
     /// Returns the failure of writing to stdout. A closed pipe is not a failure: the program that reads may have
     /// enough.
-    fn check_written(&self, written: io::Result<()>) -> Result<(), Failure> {
-        match written {
+    fn check_written(&self, result: io::Result<()>) -> Result<(), Failure> {
+        match result {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.is_stdout_closed.store(true, Ordering::Relaxed);

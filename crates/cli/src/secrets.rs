@@ -6,9 +6,9 @@
 //! keychain if it can. From then on it looks only where the file says: a locked keychain is an error, never a reason
 //! for a new key. The module `rotation` replaces the key by a new one.
 //!
-//! A key file protects copies of the database, such as a backup or one that is sent with a report; a program of the
-//! same user can read both. A keychain also protects against an attacker who copies all files, and against other
-//! programs while it is locked.
+//! A key file protects copies of the database, for example in a backup or in a report. It does not protect against
+//! programs of the same user, which can read both files. A keychain also protects against an attacker who copies all
+//! files, and against other programs while it is locked.
 
 mod file;
 mod keychain;
@@ -39,7 +39,7 @@ use crate::error::{in_words, with_causes};
 pub(crate) const VARIABLE: &str = "TOOLRACK_SECRET_KEY";
 
 /// The file that holds the key, or the id of the key in the keychain, if [`VARIABLE`] is not set.
-const FILE: &str = "secret.key";
+const KEY_FILE: &str = "secret.key";
 
 /// Base64 with or without `=` at its end.
 const DECODING: GeneralPurposeConfig =
@@ -49,7 +49,7 @@ const DECODING: GeneralPurposeConfig =
 #[derive(Debug)]
 enum KeyOrigin {
     Variable(VariableValue),
-    /// The file [`FILE`], which holds the key or the id of the key in the keychain.
+    /// The file [`KEY_FILE`], which holds the key or the id of the key in the keychain.
     File(PathBuf),
 }
 
@@ -130,7 +130,7 @@ impl SecretStore {
     pub(crate) fn new(store: Option<Store>, variable: Option<OsString>, folder: &Path, keychain: Keychain) -> Self {
         let origin = match variable.filter(|value| !value.is_empty()) {
             Some(value) => KeyOrigin::Variable(VariableValue(value)),
-            None => KeyOrigin::File(folder.join(FILE)),
+            None => KeyOrigin::File(folder.join(KEY_FILE)),
         };
         Self { store, origin, keychain, refusal: OnceLock::new(), variable_vault: OnceCell::new() }
     }
@@ -198,7 +198,7 @@ impl SecretStore {
                 let _ = self.refusal.set(error);
                 file::create(path, &hex_digits(&key))?
             }
-            kept => kept?,
+            result => result?,
         };
         let key = self.load_key(key, path).await?;
         self.open_vault(key).await
@@ -213,13 +213,13 @@ impl SecretStore {
     ) -> Result<StoredKey, SecretsError> {
         let id = Uuid::now_v7();
         self.keychain.put(id, *key).await.map_err(SecretsError::KeychainRefused)?;
-        let stored = write(path, &file::keychain_reference(id));
+        let stored_key = write(path, &file::keychain_reference(id));
         // If another process was quicker, or the file cannot be written, no process will use this key: remove it again.
         // A key that cannot be removed stays there unused.
-        if !matches!(&stored, Ok(StoredKey::InKeychain(stored)) if *stored == id) {
+        if !matches!(&stored_key, Ok(StoredKey::InKeychain(stored_key)) if *stored_key == id) {
             let _ = self.keychain.remove(id).await;
         }
-        stored
+        stored_key
     }
 
     /// Moves the key into the keychain, or from the keychain into the file; the secrets stay sealed as they are. If
@@ -234,11 +234,11 @@ impl SecretStore {
         let lock = rotation::lock(path).await?;
         // Finishes a rotation that was interrupted. The vault that it may return is not needed here.
         let _ = self.finish_rotation(path, Some(&lock)).await?;
-        let stored = file::read(path)?;
-        if stored.is_none() && !self.has_no_values().await? {
+        let stored_key = file::read(path)?;
+        if stored_key.is_none() && !self.has_no_values().await? {
             return Err(SecretsError::KeyGone(path.clone()));
         }
-        match (stored, to_keychain) {
+        match (stored_key, to_keychain) {
             (Some(StoredKey::InKeychain(_)), true) | (Some(StoredKey::InFile(_)), false) => return Ok(false),
             (Some(StoredKey::InFile(key)), true) => {
                 self.keep_in_keychain(&key, path, file::replace).await?;
@@ -250,8 +250,8 @@ impl SecretStore {
                 file::create(path, &hex_digits(&new_key(path)?))?;
             }
             (Some(StoredKey::InKeychain(id)), false) => {
-                let failed = |error| SecretsError::Keychain { path: path.clone(), error };
-                let key = self.keychain.key(id).await.map_err(failed)?;
+                let keychain_error = |error| SecretsError::Keychain { path: path.clone(), error };
+                let key = self.keychain.key(id).await.map_err(keychain_error)?;
                 file::replace(path, &hex_digits(&key))?;
                 if let Err(error) = self.keychain.remove(id).await {
                     tracing::warn!(%error, "the key is in the file now, and also still in the keychain");
@@ -261,7 +261,7 @@ impl SecretStore {
         Ok(true)
     }
 
-    /// The names of all secrets. Needs no key.
+    /// Returns the names of all secrets. Needs no key.
     ///
     /// # Errors
     /// When the database fails.
@@ -280,8 +280,8 @@ impl SecretStore {
 
     /// As [`Self::remove`], in `space`.
     pub(crate) async fn remove_in(&self, space: Space, name: &str) -> Result<bool, SecretsError> {
-        let removed = self.store()?.remove_sealed(space, name).await;
-        removed.map_err(|error| self.vault_error(error.into()))
+        let result = self.store()?.remove_sealed(space, name).await;
+        result.map_err(|error| self.vault_error(error.into()))
     }
 
     /// Stores a secret, and replaces an older one of this name.
@@ -294,11 +294,11 @@ impl SecretStore {
 
     /// As [`Self::set`], in `space`.
     pub(crate) async fn set_in(&self, space: Space, name: &str, value: &str) -> Result<(), SecretsError> {
-        let stored = match self.vault().await?.put(space, name, value.as_bytes()).await {
+        let result = match self.vault().await?.put(space, name, value.as_bytes()).await {
             Err(error) => self.vault_with_new_key(error).await?.put(space, name, value.as_bytes()).await,
             Ok(()) => Ok(()),
         };
-        stored.map_err(|error| self.vault_error(error))
+        result.map_err(|error| self.vault_error(error))
     }
 
     /// Returns a secret; `None` when it is not set.
@@ -314,15 +314,15 @@ impl SecretStore {
         let Some(vault) = self.vault_for_reading(space, name).await? else {
             return Ok(None);
         };
-        let found = match vault.get(space, name).await {
+        let value = match vault.get(space, name).await {
             Err(error) => self.vault_with_new_key(error).await?.get(space, name).await,
-            found => found,
+            value => value,
         };
-        Ok(found.map_err(|error| self.vault_error(error))?.and_then(|value| value.expose_text().map(str::to_owned)))
+        Ok(value.map_err(|error| self.vault_error(error))?.and_then(|value| value.expose_text().map(str::to_owned)))
     }
 
     /// Opens the vault to read `name`. Returns `None` if there is no key. If the key is in the keychain, also returns
-    /// `None` if no value has that name, so that the user need not unlock the keychain in vain.
+    /// `None` for a name without a value: the user would unlock the keychain in vain.
     ///
     /// # Errors
     /// As [`Self::vault`].
@@ -348,13 +348,13 @@ impl SecretStore {
                 Ok(Some(variable_vault.await?.clone()))
             }
             KeyOrigin::File(path) => {
-                let stored = match file::read(path)? {
-                    Some(stored) => stored,
+                let stored_key = match file::read(path)? {
+                    Some(stored_key) => stored_key,
                     None if self.has_no_values().await? => return Ok(None),
                     // After the file was read, another process may have made a key and stored values with it.
                     None => file::read(path)?.ok_or_else(|| SecretsError::KeyGone(path.clone()))?,
                 };
-                match self.load_key(stored, path).await {
+                match self.load_key(stored_key, path).await {
                     Ok(key) => self.open_vault(key).await.map(Some),
                     // If a process has ended in the middle of a rotation, the old key may be gone: finish the rotation.
                     Err(error) => Ok(Some(self.finish_rotation(path, None).await?.ok_or(error)?)),
@@ -364,8 +364,8 @@ impl SecretStore {
     }
 
     /// Returns the key in the file, or the key in the keychain whose id the file holds.
-    async fn load_key(&self, stored: StoredKey, path: &Path) -> Result<VaultKey, SecretsError> {
-        let key = match stored {
+    async fn load_key(&self, stored_key: StoredKey, path: &Path) -> Result<VaultKey, SecretsError> {
+        let key = match stored_key {
             StoredKey::InFile(key) => Ok(key),
             StoredKey::InKeychain(id) => self.keychain.key(id).await,
         };
@@ -387,7 +387,7 @@ impl SecretStore {
         Vault::open(self.store()?, key).await.map_err(|error| self.vault_error(error))
     }
 
-    /// The database.
+    /// Returns the database.
     ///
     /// # Errors
     /// When there is none.

@@ -27,14 +27,14 @@ impl StopSignals {
     #[cfg(unix)]
     pub(crate) fn new() -> Result<Self, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
-        let refused =
+        let signal_error =
             |error: io::Error| Failure::new(Exit::Other, "INTERNAL", format!("cannot receive signals: {error}"));
         Ok(Self {
-            interrupt: signal(SignalKind::interrupt()).map_err(refused)?,
-            terminate: signal(SignalKind::terminate()).map_err(refused)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(signal_error)?,
+            terminate: signal(SignalKind::terminate()).map_err(signal_error)?,
             hang_up: match is_hang_up_ignored() {
                 true => None,
-                false => Some(signal(SignalKind::hangup()).map_err(refused)?),
+                false => Some(signal(SignalKind::hangup()).map_err(signal_error)?),
             },
         })
     }

@@ -1,4 +1,4 @@
-//! Reads the team file, with which the operator of a team configures the team.
+//! Reads the team file. With it, an operator configures a team: users who share one daemon.
 
 use std::{fs, path::Path};
 
@@ -14,16 +14,16 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// # Errors
 /// When it cannot be read or understood.
 pub(crate) fn read(path: &Path) -> Result<TeamFile, Failure> {
-    let refused = |why: String| {
+    let team_file_error = |why: String| {
         let message = format!("the team file {} cannot be used: {why}", path.display());
         Failure::config(message).hint("docs/guide/teams.md has an example")
     };
-    let length = fs::metadata(path).map_err(|error| refused(in_words(&error)))?.len();
+    let length = fs::metadata(path).map_err(|error| team_file_error(in_words(&error)))?.len();
     if length > MAX_BYTES {
-        return Err(refused(format!("it has {length} bytes, and at most {MAX_BYTES} are read")));
+        return Err(team_file_error(format!("it has {length} bytes, and at most {MAX_BYTES} are read")));
     }
-    let text = fs::read_to_string(path).map_err(|error| refused(in_words(&error)))?;
-    let real = path.canonicalize().map_err(|error| refused(in_words(&error)))?;
-    let folder = real.parent().unwrap_or(Path::new("/"));
-    TeamFile::parse(&text, folder).map_err(|error| refused(with_causes(&error)))
+    let text = fs::read_to_string(path).map_err(|error| team_file_error(in_words(&error)))?;
+    let real_path = path.canonicalize().map_err(|error| team_file_error(in_words(&error)))?;
+    let folder = real_path.parent().unwrap_or(Path::new("/"));
+    TeamFile::parse(&text, folder).map_err(|error| team_file_error(with_causes(&error)))
 }

@@ -28,14 +28,14 @@ impl TokenStore for Tokens {
             else {
                 return Ok(None);
             };
-            let found = match vault.get(Space::Token, &name).await {
+            let token = match vault.get(Space::Token, &name).await {
                 Err(error) => {
                     let vault = self.0.vault_with_new_key(error).await.map_err(|error| store_error(&error))?;
                     vault.get(Space::Token, &name).await
                 }
-                found => found,
+                token => token,
             };
-            Ok(found.map_err(|error| store_error(&error))?.map(|found| found.expose().to_vec()))
+            Ok(token.map_err(|error| store_error(&error))?.map(|token| token.expose().to_vec()))
         })
     }
 
@@ -72,7 +72,7 @@ struct VaultLease {
 impl TokenLease for VaultLease {
     fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), TokenStoreError>> {
         Box::pin(async move {
-            let saved = match self.vault.put_under(&self.lease, &credentials).await {
+            let result = match self.vault.put_under(&self.lease, &credentials).await {
                 // The key may have been changed during the request to the server. Save with the new key, because the
                 // server does not issue the token again.
                 Err(error) => {
@@ -82,7 +82,7 @@ impl TokenLease for VaultLease {
                 }
                 Ok(()) => Ok(()),
             };
-            saved.map_err(|error| store_error(&error))
+            result.map_err(|error| store_error(&error))
         })
     }
 

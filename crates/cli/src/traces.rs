@@ -48,7 +48,7 @@ impl Traces {
         (Self::default(), None)
     }
 
-    /// The layer that the log needs to see spans.
+    /// Returns the layer that the log needs to see spans.
     #[cfg(feature = "otel")]
     pub(crate) fn layer<S>(&self) -> Option<impl Layer<S> + use<S>>
     where
@@ -66,7 +66,7 @@ impl Traces {
         None::<tracing_subscriber::layer::Identity>
     }
 
-    /// The tracer that a host needs, so that servers continue the traces.
+    /// Returns the tracer that a host needs, so that servers continue the traces.
     #[cfg(feature = "otel")]
     pub(crate) fn tracer(&self) -> Option<Arc<dyn Tracer>> {
         self.exporter.as_ref().map(|exporter| Arc::new(exporter.tracer()) as Arc<dyn Tracer>)

@@ -2,7 +2,7 @@
 //! (which runs the servers) and show the answer.
 //!
 //! Each verb has one file, or a file and a folder of the same name. They contain the arguments (`args`), the work, and
-//! the output (`render`). The rest of the program knows only the list below: a new verb needs its file, a `mod` in the
+//! the output (`render`). The rest of the program knows only the list below. A new verb needs its file, a `mod` in the
 //! folder of similar verbs, and a line here. A verb prints its result and returns. Afterwards, [`crate::run`] closes
 //! what the verb started, even if the verb was interrupted.
 

@@ -1,4 +1,5 @@
-//! Defines the arguments of the verbs that talk with a model.
+//! Defines the arguments of the verbs that talk with a model. A turn is a message of the user, and all that the model
+//! does until it has answered. A wire is the API format of a model provider.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -51,14 +52,16 @@ pub(crate) struct ModelArgs {
     pub(crate) price: Option<(f64, f64)>,
 }
 
-fn parse_price(typed: &str) -> Result<(f64, f64), String> {
-    let amount = |typed: &str| {
-        let amount = typed.trim().trim_start_matches('$').parse::<f64>().ok();
+fn parse_price(typed_text: &str) -> Result<(f64, f64), String> {
+    let parse_amount = |typed_text: &str| {
+        let amount = typed_text.trim().trim_start_matches('$').parse::<f64>().ok();
         amount.filter(|amount| amount.is_finite() && *amount >= 0.0)
     };
     // Without a comma, the empty second amount is refused below.
-    let (input, output) = typed.split_once(',').unwrap_or((typed, ""));
-    amount(input).zip(amount(output)).ok_or_else(|| "write two amounts, of input and of output, such as 3,15".into())
+    let (input, output) = typed_text.split_once(',').unwrap_or((typed_text, ""));
+    parse_amount(input)
+        .zip(parse_amount(output))
+        .ok_or_else(|| "write two amounts, of input and of output, such as 3,15".into())
 }
 
 /// The limits of one turn.
@@ -78,8 +81,8 @@ pub(crate) struct LimitArgs {
     pub(crate) max_cost: Option<f64>,
 }
 
-fn parse_dollars(typed: &str) -> Result<f64, String> {
-    let amount = typed.strip_prefix('$').unwrap_or(typed).parse::<f64>().ok();
+fn parse_dollars(typed_text: &str) -> Result<f64, String> {
+    let amount = typed_text.strip_prefix('$').unwrap_or(typed_text).parse::<f64>().ok();
     amount
         .filter(|amount| amount.is_finite() && *amount > 0.0)
         .ok_or_else(|| "write an amount above 0, such as 0.25".into())

@@ -1,4 +1,5 @@
-//! Describes a server for one command: a URL instead of a server's name, or a command after `--`.
+//! Describes a one-off server, which the command line gives for a single command. It is a URL in place of a server's
+//! name, or a command after `--`.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ pub(crate) enum OneOffServer {
 }
 
 impl OneOffServer {
-    /// Whether `word` is the URL of a server. It cannot be the name of a server in a file.
+    /// Returns whether `word` is the URL of a server. Such a word cannot be the name of a configured server.
     pub(crate) fn is_url(word: &str) -> bool {
         ["http://", "https://"].iter().any(|scheme| {
             word.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -45,7 +46,7 @@ impl OneOffServer {
         json!({ "mcpServers": { ONE_OFF_NAME: entry } }).to_string()
     }
 
-    /// The command `toolrack VERB` with this server, as a user types it.
+    /// Returns the command `toolrack VERB` with this server, as a user types it.
     pub(crate) fn command_line(&self, verb: &str) -> String {
         let words = match self {
             Self::Command(words) => format!("toolrack {verb} -- {}", shell_words::join(words)),

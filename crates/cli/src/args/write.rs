@@ -1,4 +1,5 @@
-//! Defines the options of the verbs that change the configuration.
+//! Defines the options of the verbs that change the configuration. An entry is the configuration of one server in a
+//! file.
 
 use clap::{Args, ValueEnum};
 

@@ -17,8 +17,8 @@ pub(crate) async fn check(arguments: &Map<String, Value>, schema: Value) -> Resu
         return Ok(());
     }
     // The work is bounded, but on this thread it would delay the handling of Ctrl-C.
-    let check = tokio::task::spawn_blocking(move || mismatches(&arguments, &schema));
-    match check.await {
+    let check_task = tokio::task::spawn_blocking(move || mismatches(&arguments, &schema));
+    match check_task.await {
         Ok(mismatches) if !mismatches.is_empty() => Err(BadArguments::Mismatches { mismatches }),
         _ => Ok(()),
     }
@@ -41,7 +41,7 @@ fn describe(mismatch: &Mismatch, arguments: &Map<String, Value>, schema: &Value)
     match &mismatch.kind {
         MismatchKind::Missing { property } if place.is_empty() => match argument_meant_for(property, arguments, schema)
         {
-            Some(other) => format!("`{property}` is missing (`{other}` is given)"),
+            Some(given_name) => format!("`{property}` is missing (`{given_name}` is given)"),
             None => format!("`{property}` is missing"),
         },
         MismatchKind::Unexpected { names } if place.is_empty() => {
@@ -55,7 +55,7 @@ fn describe(mismatch: &Mismatch, arguments: &Map<String, Value>, schema: &Value)
 
 fn no_such_argument(name: &str, arguments: &Map<String, Value>, schema: &Value) -> String {
     match property_meant_by(name, arguments, schema) {
-        Some(meant) => format!("there is no `{name}` (did you mean `{meant}`?)"),
+        Some(similar_name) => format!("there is no `{name}` (did you mean `{similar_name}`?)"),
         None => format!("there is no `{name}`"),
     }
 }

@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::HashSet};
 
 use serde_json::Value;
 
-use super::{Expected, MAX_PLACES};
+use super::{MAX_PLACES, Requirement};
 
 /// An argument, in the words of its schema; its texts are not safe to print yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,28 +18,28 @@ pub(crate) struct ListedArgument {
     pub(crate) about: Option<String>,
 }
 
-/// Lists the arguments that `schema`, a tool's whole input schema, describes: first the required ones in the order of
-/// `required`, then the others in the order of `properties`.
+/// Lists the arguments in `schema`, a tool's whole input schema: first the required ones in the order of `required`,
+/// then the others in the order of `properties`.
 pub(crate) fn list_arguments(schema: &Value) -> Vec<ListedArgument> {
     let places_left = Cell::new(MAX_PLACES);
     let properties = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array);
-    let mut seen = HashSet::new();
+    let mut listed_names = HashSet::new();
     let required = required.into_iter().flatten().filter_map(Value::as_str).map(|name| (name, true));
     let names = required.chain(properties.into_iter().flatten().map(|(name, _)| (name.as_str(), false)));
     names
-        .filter(|(name, _)| seen.insert(*name))
+        .filter(|(name, _)| listed_names.insert(*name))
         .map(|(name, required)| {
-            let expected = Expected::for_property(schema, name, &places_left);
+            let requirement = Requirement::for_property(schema, name, &places_left);
             let keyword = |word: &str| {
                 // A keyword next to a `$ref` takes precedence over the same keyword of the schema that is referred to.
-                let direct = expected.schema.and_then(|schema| schema.get(word));
-                direct.or_else(|| expected.resolved(0)?.schema?.get(word))
+                let direct = requirement.schema.and_then(|schema| schema.get(word));
+                direct.or_else(|| requirement.resolved(0)?.schema?.get(word))
             };
             let as_typed = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             ListedArgument {
                 name: name.to_owned(),
-                expected: expected.describe(0),
+                expected: requirement.describe(0),
                 required,
                 default: keyword("default").map(as_typed),
                 about: keyword("description").and_then(Value::as_str).map(str::to_owned),

@@ -1,4 +1,5 @@
-//! Guesses the meaning of arguments that a tool does not have, and of calls in the syntax of another language.
+//! Recognizes slips: mistakes that users make when they type arguments. Examples are a name that the tool does not
+//! have, and a call in the syntax of a programming language.
 
 use serde_json::{Map, Value};
 use toolrack_config::{abbreviated, closest};
@@ -8,22 +9,22 @@ use super::is_name;
 /// A call with more bytes than this is not converted into another syntax.
 const MAX_CALL_BYTES: usize = 4096;
 
-/// Returns a message about each argument that the schema does not name, with the argument's probable meaning; none
-/// if the schema is not open ([`is_open`]). What a closed schema refuses, [`check()`](super::check()) reports.
+/// Returns a message for each argument that the schema does not name, with the probably intended name. Returns none for
+/// a closed schema (see [`is_open`]): [`check()`](super::check()) reports the arguments that it refuses.
 pub(crate) fn unnamed_argument_messages(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
     if !is_open(schema) || properties(schema).is_none() {
         return Vec::new();
     }
     unnamed_arguments(arguments, schema)
         .map(|name| match property_meant_by(name, arguments, schema) {
-            Some(meant) => format!("the tool names no argument `{name}`; did you mean `{meant}`?"),
+            Some(similar_name) => format!("the tool names no argument `{name}`; did you mean `{similar_name}`?"),
             None => format!("the tool names no argument `{name}`"),
         })
         .collect()
 }
 
-/// Whether the schema is open: it allows arguments that it does not name, and says nothing about them. With an object
-/// as `additionalProperties` it describes them, so that such arguments are no slips.
+/// Returns whether the schema is open: it allows arguments that it does not name, and says nothing about them. If
+/// `additionalProperties` is an object, it describes such arguments, so they are not slips.
 fn is_open(schema: &Value) -> bool {
     !matches!(schema.get("additionalProperties"), Some(Value::Bool(false) | Value::Object(_)))
 }
@@ -32,28 +33,29 @@ fn properties(schema: &Value) -> Option<&Map<String, Value>> {
     schema.get("properties").and_then(Value::as_object)
 }
 
-/// The arguments that the schema does not name.
+/// Returns the names of the arguments that the schema does not name.
 fn unnamed_arguments<'a>(arguments: &'a Map<String, Value>, schema: &'a Value) -> impl Iterator<Item = &'a String> {
-    let is_known = |name: &str| properties(schema).is_some_and(|known| known.contains_key(name));
+    let is_known = |name: &str| properties(schema).is_some_and(|named| named.contains_key(name));
     arguments.keys().filter(move |name| !is_known(name))
 }
 
-/// Returns the argument of the tool that `name` probably means: a similar one, one that it abbreviates, or the only
-/// missing required one.
+/// Returns the argument of the tool that `name` probably means. It has a similar name, or a name that `name`
+/// abbreviates, or it is the only required argument that is missing.
 pub(super) fn property_meant_by<'a>(name: &str, arguments: &Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
-    let unused = || {
-        let known = properties(schema).into_iter().flat_map(Map::keys);
-        known.map(String::as_str).filter(|known| !arguments.contains_key(*known))
+    let unused_properties = || {
+        let names = properties(schema).into_iter().flat_map(Map::keys);
+        names.map(String::as_str).filter(|name| !arguments.contains_key(*name))
     };
-    let missing = || {
+    let only_missing_property = || {
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-        let mut missing = required.filter_map(Value::as_str).filter(|name| !arguments.contains_key(*name)).take(2);
+        let mut missing_names =
+            required.filter_map(Value::as_str).filter(|name| !arguments.contains_key(*name)).take(2);
         // `name` can stand for a missing argument only if no other one is missing.
-        let only = missing.next().filter(|_| missing.next().is_none());
+        let only = missing_names.next().filter(|_| missing_names.next().is_none());
         // With several unknown arguments, any of them could be the missing one.
         only.filter(|_| unnamed_arguments(arguments, schema).take(2).count() == 1)
     };
-    closest(name, unused()).or_else(|| abbreviated(name, unused())).or_else(missing)
+    closest(name, unused_properties()).or_else(|| abbreviated(name, unused_properties())).or_else(only_missing_property)
 }
 
 /// Returns the given argument that was probably meant to be `property`; `None` if the schema is not open, because a
@@ -70,10 +72,11 @@ pub(super) fn argument_meant_for<'a>(
 /// Converts `f(a: 1, b: "x y")`, typed as one word or as several, into the syntax of a command line; `None` when it is
 /// no such call.
 pub(crate) fn as_command_line(selector: &str, arguments: &[String]) -> Option<String> {
-    let typed = std::iter::once(selector).chain(arguments.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
-    let (tool, argument_list) = typed.trim_end().strip_suffix(')')?.split_once('(')?;
+    let typed_call =
+        std::iter::once(selector).chain(arguments.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
+    let (tool, argument_list) = typed_call.trim_end().strip_suffix(')')?.split_once('(')?;
     let argument_list = argument_list.trim();
-    if typed.len() > MAX_CALL_BYTES || tool.is_empty() || tool.contains(char::is_whitespace) {
+    if typed_call.len() > MAX_CALL_BYTES || tool.is_empty() || tool.contains(char::is_whitespace) {
         return None;
     }
     // A JSON object is one word, as it is.

@@ -27,12 +27,12 @@ enum PresetAnswer {
 #[derive(Debug)]
 pub(super) struct PresetAnswers {
     values: BTreeMap<String, PresetAnswer>,
-    /// Why these answers did not fit a form: the reason for the first form that stayed unanswered.
+    /// Why a form could not be answered. Only the first such failure is kept.
     first_failure: OnceLock<String>,
 }
 
 impl PresetAnswers {
-    /// The answers that the options give; `None` when there are none.
+    /// Returns the answers that the options give; `None` when there are none.
     ///
     /// # Errors
     /// When the file is not a JSON object, or an answer is not `NAME=VALUE`.
@@ -51,7 +51,7 @@ impl PresetAnswers {
         Ok(has_options.then(|| Self { values, first_failure: OnceLock::new() }))
     }
 
-    /// The values for a form with these fields; `None` if a required field has no answer.
+    /// Returns the values for a form with these fields; `None` if a required field has no answer.
     ///
     /// # Errors
     /// When an answer does not match its field: names the field and the reason, without the value.
@@ -72,7 +72,7 @@ impl PresetAnswers {
         Ok(Some(values))
     }
 
-    /// Whether `field` is required and has no answer.
+    /// Returns whether `field` is required and has no answer.
     pub(super) fn lacks_answer_for(&self, field: &Field) -> bool {
         !self.values.contains_key(&field.name) && field.read("").is_err()
     }
@@ -83,7 +83,7 @@ impl PresetAnswers {
         let _ = self.first_failure.set(why);
     }
 
-    /// The failure of the first form that was not answered.
+    /// Returns the failure of the first form that was not answered.
     pub(super) fn failure(&self) -> Option<Failure> {
         let why = self.first_failure.get()?;
         Some(Failure::new(Exit::Usage, "BAD_ANSWER", why.clone()).hint("give the answer with --answer NAME=VALUE"))
@@ -107,8 +107,11 @@ pub(crate) async fn read_answers_file(global: &mut Global) -> Result<(), Failure
 fn read_file(file: &Path) -> Result<String, Failure> {
     use std::io::Read as _;
     let mut text = String::new();
-    let opened = std::fs::File::open(file).map_err(|error| file_error(file, &in_words(&error)))?;
-    opened.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(|error| file_error(file, &in_words(&error)))?;
+    let open_file = std::fs::File::open(file).map_err(|error| file_error(file, &in_words(&error)))?;
+    open_file
+        .take(MAX_FILE_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| file_error(file, &in_words(&error)))?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(file_error(file, "it is larger than 1 MiB"));
     }

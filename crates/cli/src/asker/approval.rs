@@ -27,7 +27,7 @@ fn answer_prompt(max_lifetime: AnswerLifetime) -> &'static str {
 
 /// Returns what each possible answer means, one per line.
 fn answer_help(max_lifetime: AnswerLifetime) -> String {
-    let more = match max_lifetime {
+    let more_answers = match max_lifetime {
         AnswerLifetime::Once => "",
         AnswerLifetime::Session => {
             "
@@ -44,7 +44,7 @@ fn answer_help(max_lifetime: AnswerLifetime) -> String {
     };
     format!(
         "  y  run it
-  n  do not run it (Enter does the same){more}
+  n  do not run it (Enter does the same){more_answers}
   e  change the arguments first
   ?  show why you are asked, and what the server says about the tool"
     )
@@ -55,7 +55,7 @@ fn answer_help(max_lifetime: AnswerLifetime) -> String {
 fn scope_of_answer(answer: &str, max_lifetime: AnswerLifetime) -> Option<AnswerScope> {
     match answer {
         "y" | "yes" => Some(AnswerScope::Once),
-        // With `Session` the prompt offers only `a`, which then means the same.
+        // With `AnswerLifetime::Session` the prompt offers no `t`, because `a` then means the same.
         "t" | "this" | "session" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Session),
         "a" | "always" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Tool),
         "s" | "server" if max_lifetime > AnswerLifetime::Once => Some(AnswerScope::Server),
@@ -70,7 +70,7 @@ impl Terminal {
         if question.is_answered() {
             return Confirmed::Yes;
         }
-        let original = question.arguments.clone();
+        let original_arguments = question.arguments.clone();
         self.screen.message(&approval_page(&question));
         for _ in 0..MAX_TRIES {
             let Some(answer) = self.ask_key(answer_prompt(question.lasting)).await else {
@@ -78,8 +78,8 @@ impl Terminal {
             };
             let answer = answer.trim().to_lowercase();
             if let Some(scope) = scope_of_answer(&answer, question.lasting) {
-                let edited = (question.arguments != original).then_some(question.arguments);
-                return match (scope, edited) {
+                let edited_arguments = (question.arguments != original_arguments).then_some(question.arguments);
+                return match (scope, edited_arguments) {
                     (AnswerScope::Once, None) => Confirmed::Yes,
                     (AnswerScope::Once, Some(arguments)) => Confirmed::Edited(arguments),
                     (scope, arguments) => Confirmed::Kept { keep: scope, callers: Callers::Same, arguments },
@@ -103,8 +103,8 @@ impl Terminal {
     /// Lets the user edit the arguments. Returns `None` when they stay as they are.
     async fn edit_arguments(&self, question: &Confirm) -> Option<Map<String, Value>> {
         // Writing a JSON object as text cannot fail.
-        let original = serde_json::to_string_pretty(&question.arguments).unwrap_or_default() + "\n";
-        let mut text = original.clone();
+        let original_text = serde_json::to_string_pretty(&question.arguments).unwrap_or_default() + "\n";
+        let mut text = original_text.clone();
         for _ in 0..MAX_TRIES {
             text = match self.edit(&text).await {
                 EditOutcome::Text(text) => text,
@@ -114,7 +114,7 @@ impl Terminal {
                     return None;
                 }
             };
-            if text == original || text.trim().is_empty() {
+            if text == original_text || text.trim().is_empty() {
                 return None;
             }
             match parse_and_check(&text, question).await {
@@ -132,11 +132,11 @@ impl Terminal {
     /// Lets the user type the arguments again, where there is no editor. Returns `None` when they stay as they are.
     async fn retype_arguments(&self, question: &Confirm) -> Option<Map<String, Value>> {
         for _ in 0..MAX_TRIES {
-            let typed = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
-            if typed.trim().is_empty() {
+            let typed_text = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
+            if typed_text.trim().is_empty() {
                 return None;
             }
-            match parse_and_check(&typed, question).await {
+            match parse_and_check(&typed_text, question).await {
                 Ok(arguments) => return Some(arguments),
                 Err(problem) => self.screen.message(&format!("  {problem}")),
             }
@@ -156,7 +156,8 @@ async fn parse_and_check(text: &str, question: &Confirm) -> Result<Map<String, V
     Ok(arguments)
 }
 
-/// Returns the page that is shown before the question: the tool, why the user is asked, and all that would be sent.
+/// Returns the page that is shown before the question: the tool, the reason for the question, and everything that would
+/// be sent.
 fn approval_page(question: &Confirm) -> String {
     let mut page = paint(Tone::Strong, &format!("Run {}/{}?", question.server, text::for_line(&question.tool)));
     let _ = write!(page, " {}", text::for_line(&question.why));

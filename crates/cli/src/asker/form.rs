@@ -179,20 +179,20 @@ impl Field {
         text::for_line(self.title.as_deref().unwrap_or(&self.name))
     }
 
-    /// Parses what the user typed; `None` when the user leaves the field out. An empty text takes the default: where
-    /// there is an earlier answer, the caller has taken that.
+    /// Parses what the user typed; `None` when the user leaves the field out. An empty text stands for the default. (If
+    /// the user has given an earlier answer, the caller uses that one instead, and does not call this function.)
     ///
     /// # Errors
     /// A message for the user, when the text is not a valid value of this field.
-    pub(super) fn read(&self, typed: &str) -> Result<Option<Value>, String> {
-        if typed.is_empty() {
+    pub(super) fn read(&self, typed_text: &str) -> Result<Option<Value>, String> {
+        if typed_text.is_empty() {
             return match &self.default {
                 Some(default) => Ok(Some(default.clone())),
                 None if self.required => Err("this field is required".to_owned()),
                 None => Ok(None),
             };
         }
-        self.kind.read(typed).map(Some)
+        self.kind.read(typed_text).map(Some)
     }
 
     /// Checks a value that comes from the file of `--answers`.
@@ -201,20 +201,20 @@ impl Field {
     /// A message for the user, when it is not a valid value of this field.
     pub(super) fn check(&self, value: &Value) -> Result<Value, String> {
         // Reads the value as if it were typed, so that the limits and the choices of the field apply to it.
-        let read = match (&self.kind, value) {
-            // One by one, because a choice may contain a comma.
+        let parsed = match (&self.kind, value) {
+            // Read each value separately, because a choice may contain a comma.
             (Kind::SeveralOf { choices, min_count, max_count }, Value::Array(values)) => {
-                let picked = values.iter().map(|value| pick(choices, &as_typed(value)));
-                list_of(picked.collect::<Result<_, _>>()?, *min_count, *max_count)?
+                let chosen_values = values.iter().map(|value| pick(choices, &as_typed(value)));
+                checked_list(chosen_values.collect::<Result<_, _>>()?, *min_count, *max_count)?
             }
             (kind, value) => kind.read(&as_typed(value))?,
         };
         // The text "5" would be read as the number 5, but has another type. The numbers 5 and 5.0 are the same.
-        let is_same = match (&read, value) {
-            (Value::Number(read), Value::Number(value)) => read.as_f64() == value.as_f64(),
-            (read, value) => read == value,
+        let is_same = match (&parsed, value) {
+            (Value::Number(parsed), Value::Number(value)) => parsed.as_f64() == value.as_f64(),
+            (parsed, value) => parsed == value,
         };
-        if is_same { Ok(read) } else { Err("the value has another type than the field".to_owned()) }
+        if is_same { Ok(parsed) } else { Err("the value has another type than the field".to_owned()) }
     }
 
     /// Returns whether the name or the title of the field says that it is for a secret.
@@ -251,33 +251,33 @@ impl Kind {
         words
     }
 
-    fn read(&self, typed: &str) -> Result<Value, String> {
+    fn read(&self, typed_text: &str) -> Result<Value, String> {
         match self {
             Self::Text { min_length, max_length, format } => {
-                read_text(typed, *min_length, *max_length, format.as_deref())
+                read_text(typed_text, *min_length, *max_length, format.as_deref())
             }
-            Self::Number { is_integer, min, max } => read_number(typed, *is_integer, *min, *max),
-            Self::YesNo => match typed.to_lowercase().as_str() {
+            Self::Number { is_integer, min, max } => read_number(typed_text, *is_integer, *min, *max),
+            Self::YesNo => match typed_text.to_lowercase().as_str() {
                 "y" | "yes" | "true" => Ok(Value::Bool(true)),
                 "n" | "no" | "false" => Ok(Value::Bool(false)),
                 _ => Err("answer y or n".to_owned()),
             },
-            Self::OneOf(choices) => Ok(Value::String(pick(choices, typed)?)),
+            Self::OneOf(choices) => Ok(Value::String(pick(choices, typed_text)?)),
             Self::SeveralOf { choices, min_count, max_count } => {
-                let words = typed.split(',').map(str::trim).filter(|word| !word.is_empty());
+                let words = typed_text.split(',').map(str::trim).filter(|word| !word.is_empty());
                 // The name of a single choice may contain commas.
-                let picked = match pick(choices, typed) {
+                let chosen_values = match pick(choices, typed_text) {
                     Ok(only) => vec![only],
                     Err(_) => words.map(|word| pick(choices, word)).collect::<Result<Vec<_>, _>>()?,
                 };
-                list_of(picked, *min_count, *max_count)
+                checked_list(chosen_values, *min_count, *max_count)
             }
         }
     }
 }
 
-fn read_text(typed: &str, min_length: u64, max_length: u64, format: Option<&str>) -> Result<Value, String> {
-    let length = typed.chars().count() as u64;
+fn read_text(typed_text: &str, min_length: u64, max_length: u64, format: Option<&str>) -> Result<Value, String> {
+    let length = typed_text.chars().count() as u64;
     if length < min_length {
         return Err(format!("it must have at least {min_length} characters"));
     }
@@ -285,23 +285,24 @@ fn read_text(typed: &str, min_length: u64, max_length: u64, format: Option<&str>
         return Err(format!("it may have at most {max_length} characters"));
     }
     let (fits, example) = match format {
-        Some("email") => {
-            (typed.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty()), "ada@example.com")
-        }
-        Some("uri") => (url::Url::parse(typed).is_ok(), "https://example.com/"),
-        Some("date") => (chrono::NaiveDate::parse_from_str(typed, "%Y-%m-%d").is_ok(), "2026-11-21"),
-        Some("date-time") => (chrono::DateTime::parse_from_rfc3339(typed).is_ok(), "2026-11-21T12:00:00Z"),
+        Some("email") => (
+            typed_text.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty()),
+            "ada@example.com",
+        ),
+        Some("uri") => (url::Url::parse(typed_text).is_ok(), "https://example.com/"),
+        Some("date") => (chrono::NaiveDate::parse_from_str(typed_text, "%Y-%m-%d").is_ok(), "2026-11-21"),
+        Some("date-time") => (chrono::DateTime::parse_from_rfc3339(typed_text).is_ok(), "2026-11-21T12:00:00Z"),
         // Texts of other formats are not checked.
         _ => (true, ""),
     };
-    if fits { Ok(Value::String(typed.to_owned())) } else { Err(format!("write it as {example}")) }
+    if fits { Ok(Value::String(typed_text.to_owned())) } else { Err(format!("write it as {example}")) }
 }
 
-fn read_number(typed: &str, is_integer: bool, min: f64, max: f64) -> Result<Value, String> {
+fn read_number(typed_text: &str, is_integer: bool, min: f64, max: f64) -> Result<Value, String> {
     // Users also write numbers that JSON does not allow, such as `.5` and `+1`.
-    let as_float = || Number::from_f64(typed.parse().ok()?);
-    let as_integer = || Some(Number::from(typed.parse::<i64>().ok()?));
-    let Some(number) = as_integer().or_else(|| parse_number(typed)).or_else(as_float) else {
+    let as_float = || Number::from_f64(typed_text.parse().ok()?);
+    let as_integer = || Some(Number::from(typed_text.parse::<i64>().ok()?));
+    let Some(number) = as_integer().or_else(|| parse_number(typed_text)).or_else(as_float) else {
         return Err("write a number".to_owned());
     };
     if is_integer && !is_whole(&number) {
@@ -318,22 +319,22 @@ fn read_number(typed: &str, is_integer: bool, min: f64, max: f64) -> Result<Valu
 ///
 /// # Errors
 /// A message for the user, when there are too few or too many.
-fn list_of(picked: Vec<String>, min_count: u64, max_count: u64) -> Result<Value, String> {
-    match picked.len() as u64 {
+fn checked_list(chosen_values: Vec<String>, min_count: u64, max_count: u64) -> Result<Value, String> {
+    match chosen_values.len() as u64 {
         count if count < min_count => Err(format!("choose at least {min_count}")),
         count if count > max_count => Err(format!("choose at most {max_count}")),
-        _ => Ok(picked.into()),
+        _ => Ok(chosen_values.into()),
     }
 }
 
-/// Returns the value of the choice that `typed` names by value, title or number.
-fn pick(choices: &[Choice], typed: &str) -> Result<String, String> {
-    // Counts only if no value and no title is this number.
-    let by_number = typed.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
+/// Returns the value of the choice that `typed_text` names by value, title or number.
+fn pick(choices: &[Choice], typed_text: &str) -> Result<String, String> {
+    // Used only if no choice has the number itself as its value or title.
+    let by_number = typed_text.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     choices
         .iter()
-        .find(|choice| choice.value == typed)
-        .or_else(|| choices.iter().find(|choice| choice.title.eq_ignore_ascii_case(typed)))
+        .find(|choice| choice.value == typed_text)
+        .or_else(|| choices.iter().find(|choice| choice.title.eq_ignore_ascii_case(typed_text)))
         .or(by_number)
         .map(|choice| choice.value.clone())
         .ok_or_else(|| format!("choose a number from 1 to {}", choices.len()))

@@ -21,30 +21,30 @@ const CTRL_D: u8 = 4;
 #[derive(Debug)]
 pub(crate) struct KeyMode {
     terminal: OwnedFd,
-    original: Termios,
+    original_mode: Termios,
 }
 
 impl KeyMode {
-    /// Delivers each key of stdin immediately, and discards earlier input, so that it answers no later question; `None`
-    /// if stdin is not a terminal.
+    /// Switches stdin to single keys, and discards earlier input, so that it does not answer the next question. Returns
+    /// `None` if stdin is not a terminal.
     pub(super) fn enter_on_stdin() -> Option<Self> {
         let terminal = io::stdin().as_fd().try_clone_to_owned().ok()?;
-        let original = tcgetattr(&terminal).ok()?;
-        let mut key_mode = original.clone();
+        let original_mode = tcgetattr(&terminal).ok()?;
+        let mut key_mode = original_mode.clone();
         key_mode.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
         // A read returns as soon as there is one byte, and waits for it without a time limit.
         key_mode.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
         key_mode.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
         // TCSAFLUSH discards earlier input.
         tcsetattr(&terminal, SetArg::TCSAFLUSH, &key_mode).ok()?;
-        Some(Self { terminal, original })
+        Some(Self { terminal, original_mode })
     }
 }
 
 impl Drop for KeyMode {
     fn drop(&mut self) {
         // Input that came together with the key, such as Enter, must not answer the next question.
-        let _ = tcsetattr(&self.terminal, SetArg::TCSAFLUSH, &self.original);
+        let _ = tcsetattr(&self.terminal, SetArg::TCSAFLUSH, &self.original_mode);
     }
 }
 

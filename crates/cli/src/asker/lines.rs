@@ -42,8 +42,8 @@ type Request = (InputKind, oneshot::Sender<Input>);
 /// While this exists, keys are delivered immediately.
 #[derive(Debug)]
 pub(super) struct KeyGuard {
-    _own: Option<KeyMode>,
-    _borrower: Option<BorrowerKeys>,
+    _own_mode: Option<KeyMode>,
+    _borrower_mode: Option<BorrowerKeys>,
 }
 
 /// Reads one line per request, on a thread that starts with the first request.
@@ -98,8 +98,8 @@ impl Lines {
     /// Discards earlier input, and delivers keys immediately while the result exists.
     pub(super) fn enter_key_mode(&self) -> KeyGuard {
         match self {
-            Self::Own(lines) => KeyGuard { _own: lines.enter_key_mode(), _borrower: None },
-            Self::Borrower(lines) => KeyGuard { _own: None, _borrower: Some(lines.enter_key_mode()) },
+            Self::Own(lines) => KeyGuard { _own_mode: lines.enter_key_mode(), _borrower_mode: None },
+            Self::Borrower(lines) => KeyGuard { _own_mode: None, _borrower_mode: Some(lines.enter_key_mode()) },
         }
     }
 
@@ -162,15 +162,15 @@ impl OwnLines {
     }
 }
 
-/// Starts the thread that reads; `None` when the system cannot start it. `ready` waits up to [`POLL_MILLISECONDS`], and
-/// returns whether a read would find something.
+/// Starts the thread that reads; `None` when the system cannot start it. `is_ready` waits up to [`POLL_MILLISECONDS`],
+/// and returns whether a read would find something.
 fn start_reader(
-    ready: fn() -> bool,
+    is_ready: fn() -> bool,
     read: impl FnMut(InputKind) -> Input + Send + 'static,
 ) -> Option<mpsc::Sender<Request>> {
     let (sender, requests) = mpsc::channel();
     // The thread ends with the process: nothing can wake it while it waits for a terminal.
-    thread::Builder::new().name("stdin".to_owned()).spawn(move || answer_requests(&requests, ready, read)).ok()?;
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || answer_requests(&requests, is_ready, read)).ok()?;
     Some(sender)
 }
 
@@ -181,7 +181,7 @@ fn read_stdin(kind: InputKind) -> Input {
     }
 }
 
-/// Reads a line, and replaces invalid UTF-8 in it, so that a line that is not text does not end the input.
+/// Reads a line. Replaces invalid UTF-8 in it, because an error would end the input.
 fn read_line(input: &mut impl BufRead) -> Input {
     let mut line = Vec::new();
     match input.read_until(b'\n', &mut line) {
@@ -200,7 +200,7 @@ fn wait_for_input() -> bool {
     }
     // A read from a terminal returns a single line, so no further line waits in the buffer of this process.
     match poll(&mut poll_fds, PollTimeout::from(POLL_MILLISECONDS)) {
-        Ok(ready) => ready > 0,
+        Ok(ready_count) => ready_count > 0,
         // The terminal was resized, or another signal arrived that is handled elsewhere.
         Err(Errno::EINTR) => false,
         // The read reports the error.
@@ -209,10 +209,14 @@ fn wait_for_input() -> bool {
 }
 
 /// Answers each request with a line or a key that `read` returns.
-fn answer_requests(requests: &mpsc::Receiver<Request>, ready: fn() -> bool, mut read: impl FnMut(InputKind) -> Input) {
+fn answer_requests(
+    requests: &mpsc::Receiver<Request>,
+    is_ready: fn() -> bool,
+    mut read: impl FnMut(InputKind) -> Input,
+) {
     while let Ok((mut kind, mut answer)) = requests.recv() {
-        // This does not spin, because `ready` waits.
-        while !answer.is_closed() && !ready() {}
+        // This does not spin, because `is_ready` waits.
+        while !answer.is_closed() && !is_ready() {}
         if answer.is_closed() {
             continue;
         }

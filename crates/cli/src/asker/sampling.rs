@@ -55,8 +55,8 @@ impl Sampler {
         Some(Self { name, source: Source::Configured(Box::new((model_options, model_context))), conceal })
     }
 
-    /// Reads `request` as the user and the model see it: without invisible characters, without secrets, and with at
-    /// most the tokens that the settings of the model allow.
+    /// Reads `request` as the user and the model see it: without invisible characters and without secrets. Lowers its
+    /// limit of tokens to that of the model's settings.
     fn read(&self, mut request: Value) -> Result<Sampling, AskRefused> {
         text::map_texts(&mut request, &|words| Cow::Owned((self.conceal)(&text::without_invisible(words))));
         let sampling = Sampling::read(&request)?;

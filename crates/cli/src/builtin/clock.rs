@@ -35,17 +35,17 @@ pub(super) struct BadTimezone {
 
 /// `now` as seen from `timezone`.
 pub(super) fn time_in(now: DateTime<Utc>, timezone: &str) -> Result<Time, BadTimezone> {
-    let zoned: DateTime<FixedOffset> = match timezone {
+    let time_in_zone: DateTime<FixedOffset> = match timezone {
         zone if zone.eq_ignore_ascii_case("utc") || zone.eq_ignore_ascii_case("z") => now.fixed_offset(),
         zone if zone.eq_ignore_ascii_case("local") => now.with_timezone(&Local).fixed_offset(),
         zone => now.with_timezone(&zone.parse::<FixedOffset>().map_err(|_| BadTimezone { timezone: zone.to_owned() })?),
     };
     Ok(Time {
-        time: zoned.to_rfc3339_opts(SecondsFormat::Secs, true),
-        offset: zoned.offset().to_string(),
+        time: time_in_zone.to_rfc3339_opts(SecondsFormat::Secs, true),
+        offset: time_in_zone.offset().to_string(),
         utc: now.to_rfc3339_opts(SecondsFormat::Secs, true),
         unix: now.timestamp(),
-        weekday: zoned.format("%A").to_string(),
+        weekday: time_in_zone.format("%A").to_string(),
     })
 }
 

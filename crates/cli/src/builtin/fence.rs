@@ -1,4 +1,5 @@
-//! Keeps the paths that callers of the built-in file tools name below one folder, the working folder: the fence.
+//! Restricts the built-in file tools to one folder, the working folder. The fence refuses each path that leads out of
+//! it.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,9 +7,9 @@ use super::files::FileError;
 
 /// Accepts paths to one folder and to everything below it. Refuses all others as "outside".
 ///
-/// A path is judged by the place to which it leads after its links are resolved, so a link that leads out of the folder
-/// is outside. A program that replaces folders by links during a call could still bypass this: it restricts an honest
-/// caller, and is no sandbox against hostile programs.
+/// Links are resolved before a path is judged, so a link that leads out of the folder is outside. A program that
+/// replaces folders by links during a call could still bypass this: it restricts an honest caller, and is no sandbox
+/// against hostile programs.
 #[derive(Debug)]
 pub(super) struct Fence {
     root: PathBuf,
@@ -22,26 +23,26 @@ impl Fence {
         Self { root }
     }
 
-    /// Returns the real path behind `typed`, which is relative to the folder, or absolute and below the folder.
+    /// Returns the real path behind `typed_path`, which is relative to the folder, or absolute and below the folder.
     ///
     /// # Errors
-    /// [`FileError::Outside`] when `typed` leads out of the folder, whether or not a file exists there;
+    /// [`FileError::Outside`] when `typed_path` leads out of the folder, whether or not a file exists there;
     /// [`FileError::Io`] when it leads to a place inside that cannot be reached.
-    pub(super) fn resolve(&self, typed: &str) -> Result<PathBuf, FileError> {
-        let outside = || FileError::Outside { path: typed.to_owned() };
-        let joined = self.root.join(typed);
+    pub(super) fn resolve(&self, typed_path: &str) -> Result<PathBuf, FileError> {
+        let outside = || FileError::Outside { path: typed_path.to_owned() };
+        let joined_path = self.root.join(typed_path);
         // Check this first, without touching the disk: an answer about a file outside would reveal whether it exists.
-        if !lexically_normal(&joined).is_some_and(|path| path.starts_with(&self.root)) {
+        if !lexically_normal(&joined_path).is_some_and(|path| path.starts_with(&self.root)) {
             return Err(outside());
         }
-        match joined.canonicalize() {
-            Ok(real) if real.starts_with(&self.root) => Ok(real),
+        match joined_path.canonicalize() {
+            Ok(real_path) if real_path.starts_with(&self.root) => Ok(real_path),
             Ok(_) => Err(outside()),
             Err(error) => {
                 // A link in a path that does not exist may also lead out: check the nearest folder that exists.
-                let reached = joined.ancestors().find_map(|path| path.canonicalize().ok());
-                if reached.is_none_or(|real| real.starts_with(&self.root)) {
-                    Err(FileError::io("open", typed, &error))
+                let reached = joined_path.ancestors().find_map(|path| path.canonicalize().ok());
+                if reached.is_none_or(|real_path| real_path.starts_with(&self.root)) {
+                    Err(FileError::io("open", typed_path, &error))
                 } else {
                     Err(outside())
                 }
@@ -60,19 +61,19 @@ impl Fence {
 /// Returns `path` with `.` and `..` resolved by name alone, without looking at the disk; `None` when a `..` climbs
 /// above the start of the path.
 fn lexically_normal(path: &Path) -> Option<PathBuf> {
-    let mut normal = PathBuf::new();
+    let mut normal_path = PathBuf::new();
     for part in path.components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir => {
-                if !normal.pop() {
+                if !normal_path.pop() {
                     return None;
                 }
             }
-            part => normal.push(part),
+            part => normal_path.push(part),
         }
     }
-    Some(normal)
+    Some(normal_path)
 }
 
 #[cfg(test)]

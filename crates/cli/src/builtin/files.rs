@@ -18,7 +18,7 @@ use crate::{error::in_words, render::size};
 const MAX_ENTRIES: usize = 10_000;
 /// The most bytes of one file that are shown.
 const MAX_TEXT_BYTES: u64 = 1024 * 1024;
-/// The number of bytes at the start of a file in which a zero byte means that the file is not text.
+/// How many bytes at the start of a file are searched for a zero byte. Such a byte means that the file is not text.
 const SNIFFED_BYTES: usize = 8 * 1024;
 
 /// Why a file tool gave no answer; goes to the caller as the tool's error text.
@@ -41,7 +41,7 @@ pub(super) enum FileError {
 }
 
 impl FileError {
-    /// Returns the refusal for an error of the system.
+    /// Converts an error of the system.
     pub(super) fn io(doing: &'static str, path: &str, error: &io::Error) -> Self {
         // Only the kind of the error: the system's text may name paths that the caller did not name.
         Self::Io { doing, path: path.to_owned(), why: in_words(error) }
@@ -181,16 +181,16 @@ pub(super) struct Text {
 /// # Errors
 /// When `path` leads out of the fence's folder, is not a regular file of text, or cannot be read.
 pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, FileError> {
-    let real = fence.resolve(path)?;
+    let real_path = fence.resolve(path)?;
     // Check this before opening the file: opening a pipe waits for its writer.
-    let metadata = std::fs::metadata(&real).map_err(|error| FileError::io("read", path, &error))?;
+    let metadata = std::fs::metadata(&real_path).map_err(|error| FileError::io("read", path, &error))?;
     if !metadata.is_file() {
         return Err(FileError::NotAFile { path: path.to_owned() });
     }
-    let failed = |error: io::Error| FileError::io("read", path, &error);
-    let mut file = File::open(&real).map_err(failed)?;
+    let read_error = |error: io::Error| FileError::io("read", path, &error);
+    let mut file = File::open(&real_path).map_err(read_error)?;
     let mut beginning = Vec::new();
-    (&mut file).take(SNIFFED_BYTES as u64).read_to_end(&mut beginning).map_err(failed)?;
+    (&mut file).take(SNIFFED_BYTES as u64).read_to_end(&mut beginning).map_err(read_error)?;
     if beginning.contains(&0) {
         return Err(FileError::NotText { path: path.to_owned(), size: size(metadata.len()) });
     }
@@ -199,7 +199,7 @@ pub(super) fn read(fence: &Fence, path: &str, part: Part) -> Result<Text, FileEr
         Part::Head(lines) => read_head(file, Some(lines), &metadata),
         Part::Tail(lines) => read_tail(file, lines),
     }
-    .map_err(failed)
+    .map_err(read_error)
 }
 
 /// Reads the first `lines` lines of `file`, or all with `None`; at most [`MAX_TEXT_BYTES`] bytes.
@@ -242,13 +242,13 @@ fn read_tail(mut file: File, lines: u32) -> io::Result<Text> {
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
     file.take(MAX_TEXT_BYTES).read_to_end(&mut bytes)?;
-    let first = tail_start(&bytes, lines);
+    let first_byte = tail_start(&bytes, lines);
     // At 0, the first of the lines begins at the first byte that was read, or before it.
-    let is_cut = start > 0 && first == 0 && lines > 0;
+    let is_cut = start > 0 && first_byte == 0 && lines > 0;
     // The cut may be inside a character, whose remaining bytes are not text: begin after them.
-    let first = if is_cut { bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(0) } else { first };
+    let first_byte = if is_cut { bytes.iter().position(|byte| byte & 0xC0 != 0x80).unwrap_or(0) } else { first_byte };
     Ok(Text {
-        text: String::from_utf8_lossy(&bytes[first..]).into_owned(),
+        text: String::from_utf8_lossy(&bytes[first_byte..]).into_owned(),
         note: is_cut.then(|| format!("(only the last {} of {} are shown)", size(MAX_TEXT_BYTES), size(length))),
     })
 }
@@ -322,10 +322,10 @@ impl Info {
 /// # Errors
 /// When `path` leads out of the fence's folder, or cannot be read.
 pub(super) fn info(fence: &Fence, path: &str) -> Result<Info, FileError> {
-    let real = fence.resolve(path)?;
-    let metadata = std::fs::metadata(&real).map_err(|error| FileError::io("read", path, &error))?;
+    let real_path = fence.resolve(path)?;
+    let metadata = std::fs::metadata(&real_path).map_err(|error| FileError::io("read", path, &error))?;
     Ok(Info {
-        path: fence.display_path(&real),
+        path: fence.display_path(&real_path),
         kind: Kind::from_file_type(metadata.file_type()),
         size: metadata.len(),
         modified: metadata.modified().ok().map(rfc3339),

@@ -33,7 +33,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// One path per line.
+    /// Returns the paths, one per line, and a note if the search is incomplete.
     pub(super) fn lines(&self) -> String {
         let mut lines: Vec<String> = self.matches.iter().map(|path| text::for_line(path).into_owned()).collect();
         if lines.is_empty() {
@@ -49,7 +49,7 @@ impl Found {
     }
 }
 
-/// How a name is matched.
+/// How the names of files and folders are matched.
 enum NamePattern {
     /// Any name that contains this text, whatever the case.
     Part(String),
@@ -109,12 +109,12 @@ pub(super) fn search(
         };
         visited += entries.len();
         let mut subfolders = Vec::new();
-        for (name, real, kind) in entries {
-            if pattern.matches(&name, real.strip_prefix(&top).unwrap_or(&real)) {
-                found.matches.push(fence.display_path(&real));
+        for (name, real_path, kind) in entries {
+            if pattern.matches(&name, real_path.strip_prefix(&top).unwrap_or(&real_path)) {
+                found.matches.push(fence.display_path(&real_path));
             }
             if kind == Kind::Directory && name != ".git" {
-                subfolders.push((real, depth + 1));
+                subfolders.push((real_path, depth + 1));
             }
         }
         let is_too_deep = depth == MAX_DEPTH && !subfolders.is_empty();
@@ -132,7 +132,7 @@ pub(super) fn search(
     Ok(found)
 }
 
-/// At most `limit` entries of `folder`, sorted by name; `None` when it cannot be read.
+/// Returns at most `limit` entries of `folder`, sorted by name; `None` when it cannot be read.
 fn sorted_entries(folder: &Path, limit: usize) -> Option<Vec<(String, PathBuf, Kind)>> {
     let mut entries: Vec<_> = std::fs::read_dir(folder)
         .ok()?

@@ -1,7 +1,7 @@
 //! Finds the names that completion can offer without connecting to a server. After any error there are none.
 //!
-//! The names of a server's tools, prompts and resources come from the notebook, which stores for completion what each
-//! server listed last. An offer is a prompt or a resource in the notebook.
+//! The names of a server's tools, prompts and resources come from the notebook, a cache of the items that each server
+//! listed last. An offer is a prompt or a resource in the notebook.
 
 use std::{path::PathBuf, sync::OnceLock};
 
@@ -94,7 +94,7 @@ impl CompletionData {
         self.configuration().map_or(&[], |configuration| &configuration.servers)
     }
 
-    /// Conversations by the beginnings of their ids, the most recently used first.
+    /// Returns the conversations, named by the beginnings of their ids, the most recently used first.
     pub(super) fn sessions(&self) -> Vec<NamedItem> {
         let Ok(places) = Places::from_env(&self.environment) else {
             return Vec::new();
@@ -116,8 +116,8 @@ impl CompletionData {
         read_from_store(&places, async |store| store.sealed_names(Space::Secret).await.unwrap_or_default())
     }
 
-    /// The tools that `server` had when it was last connected, if its entry (its configuration in a file) is still the
-    /// same and may still be connected.
+    /// Returns the tools that `server` had when it was last connected. Returns none if its entry (its configuration in
+    /// a file) has changed since, or may no longer be connected.
     pub(super) fn tools(&self, server: &str) -> Vec<Tool> {
         match self.usable_entry(server) {
             Some((_, entry)) if entry.scope == Scope::BuiltIn => builtin::tools().iter().map(Tool::from_rmcp).collect(),

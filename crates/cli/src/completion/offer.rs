@@ -1,7 +1,7 @@
 //! Chooses the words that completion offers for each argument of a command line.
 //!
-//! The value name of an argument, which the help shows, decides what is offered: the names of servers for `SERVER`,
-//! tools for `TOOL`, in every command. An argument of a new command is completed if it has such a value name.
+//! The value name of an argument, which the help shows, decides what is offered. In every command, `SERVER` offers the
+//! names of servers, and `TOOL` those of tools. An argument of a new command is completed if it has such a value name.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -46,9 +46,9 @@ pub(super) enum ValueKind {
     Nothing,
 }
 
-/// The value names of arguments, each with what is offered for it. Not listed are arguments with a fixed set of values,
-/// which `clap_complete` completes by itself, and arguments that are not completed. A test fails for a value name that
-/// contains `SERVER` or `TOOL` and is not listed.
+/// The value names of arguments, each with what is offered for it. The list leaves out arguments that are not
+/// completed, and arguments with a fixed set of values, which `clap_complete` completes by itself. A test fails for a
+/// value name that contains `SERVER` or `TOOL` and is not listed.
 pub(super) const VALUE_KINDS: &[(&str, ValueKind)] = &[
     ("SERVER", ValueKind::Servers),
     ("TOOL", ValueKind::Tools),
@@ -91,8 +91,8 @@ pub(super) fn value_kind(arg: &Arg) -> Option<ValueKind> {
     Some(VALUE_KINDS.iter().find(|(value_name, _)| *value_name == name).map_or(ValueKind::Nothing, |(_, kind)| *kind))
 }
 
-/// Finds the positional argument of `command` that names a tool, a prompt or a server: that name decides what is
-/// offered for the arguments after it. Returns what the argument names, and its id.
+/// Finds the positional argument of `command` that names a tool, a prompt or a server. That name decides what is
+/// offered for later arguments. Returns what the argument names, and its id.
 pub(super) fn selector_of(command: &Command) -> Option<(ValueKind, String)> {
     let mut arguments = command.get_positionals();
     arguments.find_map(|arg| match value_kind(arg)? {
@@ -131,27 +131,27 @@ fn completer(kind: ValueKind, line: &Arc<Line>, data: &Arc<CompletionData>) -> A
     let (line, data) = (Arc::clone(line), Arc::clone(data));
     ArgValueCompleter::new(move |current: &OsStr| {
         // Only paths can be other than UTF-8, and `paths` gets `current` itself.
-        let typed = current.to_str().unwrap_or_default();
+        let typed_prefix = current.to_str().unwrap_or_default();
         match kind {
-            ValueKind::Servers => servers(&data, typed, ""),
-            ValueKind::ServersThenTools if !typed.contains('/') => servers(&data, typed, ""),
-            ValueKind::Tools | ValueKind::ServersThenTools => server_then_name(&data, typed, |server| {
+            ValueKind::Servers => servers(&data, typed_prefix, ""),
+            ValueKind::ServersThenTools if !typed_prefix.contains('/') => servers(&data, typed_prefix, ""),
+            ValueKind::Tools | ValueKind::ServersThenTools => server_then_name(&data, typed_prefix, |server| {
                 data.tools(server).into_iter().map(|tool| (tool.name, tool.about))
             }),
-            ValueKind::Prompts => server_then_name(&data, typed, |server| {
+            ValueKind::Prompts => server_then_name(&data, typed_prefix, |server| {
                 data.prompts(server).into_iter().map(|prompt| (prompt.name, prompt.about))
             }),
-            ValueKind::Resources => server_then_name(&data, typed, |server| {
+            ValueKind::Resources => server_then_name(&data, typed_prefix, |server| {
                 data.resources(server).into_iter().map(|resource| (resource.name, resource.about))
             }),
-            ValueKind::Uris => uris(&data, &line, typed),
-            ValueKind::Arguments => arguments(&data, &line, typed),
+            ValueKind::Uris => uris(&data, &line, typed_prefix),
+            ValueKind::Arguments => arguments(&data, &line, typed_prefix),
             ValueKind::Files => paths(&line, current, PathCompleter::file()),
             ValueKind::Folders => paths(&line, current, PathCompleter::dir()),
-            ValueKind::Agents => matching(data.agents().iter().map(String::as_str), typed),
-            ValueKind::Sessions => sessions(&data, typed),
-            ValueKind::Secrets => matching(data.secrets().iter().map(String::as_str), typed),
-            ValueKind::Variables => matching(data.variables(), typed),
+            ValueKind::Agents => matching(data.agents().iter().map(String::as_str), typed_prefix),
+            ValueKind::Sessions => sessions(&data, typed_prefix),
+            ValueKind::Secrets => matching(data.secrets().iter().map(String::as_str), typed_prefix),
+            ValueKind::Variables => matching(data.variables(), typed_prefix),
             ValueKind::Nothing => Vec::new(),
         }
     })
@@ -163,30 +163,30 @@ fn candidate(word: impl Into<OsString>, about: &str) -> CompletionCandidate {
 }
 
 /// Completes the name of a server, and adds `suffix` to it.
-fn servers(data: &CompletionData, typed: &str, suffix: &str) -> Vec<CompletionCandidate> {
-    let is_match = |server: &&NamedItem| is_shell_safe(&server.name) && server.name.starts_with(typed);
+fn servers(data: &CompletionData, typed_prefix: &str, suffix: &str) -> Vec<CompletionCandidate> {
+    let is_match = |server: &&NamedItem| is_shell_safe(&server.name) && server.name.starts_with(typed_prefix);
     let servers = data.servers().iter().filter(is_match);
     servers.map(|server| candidate(format!("{}{suffix}", server.name), &server.about)).collect()
 }
 
 /// Sessions by the beginnings of their ids, the newest first, and `last` for the newest.
-fn sessions(data: &CompletionData, typed: &str) -> Vec<CompletionCandidate> {
+fn sessions(data: &CompletionData, typed_prefix: &str) -> Vec<CompletionCandidate> {
     let sessions = data.sessions();
     let newest = sessions.first().map(|newest| ("last", &newest.about));
     let words = sessions.iter().map(|session| (session.name.as_str(), &session.about)).chain(newest);
-    let matching = words.filter(|(word, _)| is_shell_safe(word) && word.starts_with(typed)).enumerate();
-    matching.map(|(order, (word, about))| candidate(word, about).display_order(Some(order))).collect()
+    let matching_words = words.filter(|(word, _)| is_shell_safe(word) && word.starts_with(typed_prefix)).enumerate();
+    matching_words.map(|(order, (word, about))| candidate(word, about).display_order(Some(order))).collect()
 }
 
 /// Completes `server/name`: first the server, then what it has (name and description), as with folders and files.
 /// `list` returns what a server has.
 fn server_then_name<I: Iterator<Item = (String, String)>>(
     data: &CompletionData,
-    typed: &str,
+    typed_prefix: &str,
     list: impl Fn(&str) -> I,
 ) -> Vec<CompletionCandidate> {
-    let Some((server, start)) = typed.split_once('/') else {
-        return servers(data, typed, "/");
+    let Some((server, start)) = typed_prefix.split_once('/') else {
+        return servers(data, typed_prefix, "/");
     };
     if !is_shell_safe(server) {
         return Vec::new();
@@ -198,11 +198,11 @@ fn server_then_name<I: Iterator<Item = (String, String)>>(
 }
 
 /// The URIs of the server that is named earlier on the line.
-fn uris(data: &CompletionData, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
+fn uris(data: &CompletionData, line: &Line, typed_prefix: &str) -> Vec<CompletionCandidate> {
     let Some((ValueKind::Servers, server)) = &line.selector else { return Vec::new() };
     let resources = data.resources(server).into_iter();
     resources
-        .filter(|resource| resource.name.starts_with(typed) && is_shell_safe(&resource.name))
+        .filter(|resource| resource.name.starts_with(typed_prefix) && is_shell_safe(&resource.name))
         .map(|resource| candidate(&resource.name, &resource.about))
         .collect()
 }
@@ -221,12 +221,12 @@ fn arguments_of_selected(data: &CompletionData, line: &Line) -> Vec<Argument> {
 }
 
 /// Completes an argument: first `name=`, then its values, or paths if no values are known.
-fn arguments(data: &CompletionData, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
+fn arguments(data: &CompletionData, line: &Line, typed_prefix: &str) -> Vec<CompletionCandidate> {
     let arguments = arguments_of_selected(data, line);
-    let Some((name, start)) = typed.split_once('=') else {
+    let Some((name, start)) = typed_prefix.split_once('=') else {
         return arguments
             .iter()
-            .filter(|argument| argument.name.starts_with(typed) && is_shell_safe(&argument.name))
+            .filter(|argument| argument.name.starts_with(typed_prefix) && is_shell_safe(&argument.name))
             .map(|argument| candidate(format!("{}=", argument.name), &argument.about))
             .collect();
     };
@@ -242,12 +242,12 @@ fn arguments(data: &CompletionData, line: &Line, typed: &str) -> Vec<CompletionC
 }
 
 /// Returns those of `words` that need no quotes and start with what is typed.
-fn matching<'a>(words: impl Iterator<Item = &'a str>, typed: &str) -> Vec<CompletionCandidate> {
-    words.filter(|word| is_shell_safe(word) && word.starts_with(typed)).map(|word| candidate(word, "")).collect()
+fn matching<'a>(words: impl Iterator<Item = &'a str>, typed_prefix: &str) -> Vec<CompletionCandidate> {
+    words.filter(|word| is_shell_safe(word) && word.starts_with(typed_prefix)).map(|word| candidate(word, "")).collect()
 }
 
-/// Returns the paths that begin with `typed`. For Bash, returns none: where nothing is offered, Bash itself completes
-/// the names of files, and knows how to quote them.
-fn paths(line: &Line, typed: &OsStr, completer: PathCompleter) -> Vec<CompletionCandidate> {
-    if line.shell == Shell::Bash { Vec::new() } else { completer.current_dir(&line.folder).complete(typed) }
+/// Returns the paths that begin with `typed_prefix`. For Bash, returns none: where nothing is offered, Bash itself
+/// completes the names of files, and knows how to quote them.
+fn paths(line: &Line, typed_prefix: &OsStr, completer: PathCompleter) -> Vec<CompletionCandidate> {
+    if line.shell == Shell::Bash { Vec::new() } else { completer.current_dir(&line.folder).complete(typed_prefix) }
 }

@@ -10,7 +10,7 @@ use toolrack_store::{ArtifactFolder, Store};
 use toolrack_team::TenantQuotas;
 
 use super::{Context, tape::Tape};
-use crate::{audit::AuditRecorder, concealing::Concealing, log_keeper::LogKeeper};
+use crate::{audit::AuditRecorder, concealing::ConcealingStore, log_keeper::LogKeeper};
 
 /// The supervisor: the program that runs between the host and a stdio server.
 const SUPERVISOR: &str = "toolrack-supervisor";
@@ -25,8 +25,8 @@ pub(crate) struct HostParts {
     pub(super) egress: Egress,
     pub(super) tracer: Option<Arc<dyn Tracer>>,
     pub(super) audit: Arc<AuditRecorder>,
-    /// Whether the user's answers may be stored. False for a server that is given for one command: the answer would
-    /// also apply to the next such server, which may be another program.
+    /// Whether the user's answers may be stored. This is false for a one-off server, which the command line gives for
+    /// one command. A stored answer would also apply to the next one-off server, which may be another program.
     pub(super) keeps_answers: bool,
     /// The recording that `record` writes or `replay` reads.
     pub(super) tape: Option<Tape>,
@@ -45,7 +45,7 @@ pub(crate) struct HostParts {
 pub(super) struct Loan {
     /// The host that lends its servers.
     pub(super) lender: Host,
-    /// The principal whose servers these are.
+    /// The principal (the user or member) whose servers these are.
     pub(super) principal: Principal,
 }
 
@@ -63,7 +63,7 @@ impl Context {
 }
 
 impl HostParts {
-    /// The parts of the hosts of sessions: `lender` lends them the servers that `principal` has.
+    /// Returns the parts for the hosts of sessions, to which `lender` lends the servers of `principal`.
     pub(crate) fn borrowing(&self, lender: Host, principal: Principal) -> Self {
         Self { loan: Some(Loan { lender, principal }), ..self.clone() }
     }
@@ -79,7 +79,7 @@ impl HostParts {
             .resolver(secrets())
             .authorizer(Arc::new(self.sign_in.clone()))
             .asker(asker)
-            .artifacts(Arc::new(Concealing::new(self.artifacts.clone(), secrets())))
+            .artifacts(Arc::new(ConcealingStore::new(self.artifacts.clone(), secrets())))
             .gate(Arc::new(SecretGate::new(gate, secrets())))
             .egress(self.egress.clone())
             .quotas(Arc::new(self.quotas.clone()))
@@ -95,11 +95,11 @@ impl HostParts {
             builder = builder.on_message(Arc::clone(on_message));
         }
         if let Some(store) = self.store_unless_replaying() {
-            let memory = Arc::new(Concealing::new(store.clone(), secrets()));
+            let memory = Arc::new(ConcealingStore::new(store.clone(), secrets()));
             if self.tape.is_none() && self.loan.is_none() {
-                // Use no stored lists: a recording must contain everything that the server says, even if the database
-                // has it; and other members or sessions must not get the tools that a server offers to one.
-                builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory));
+                // Hosts with a recording or a loan use no stored lists of tools. A recording must contain everything
+                // that a server says, and a server may offer some tools to one member or session alone.
+                builder = builder.memory(Arc::<ConcealingStore<Store>>::clone(&memory));
             }
             builder = builder.pins(memory);
             if self.keeps_answers {
@@ -115,7 +115,7 @@ impl HostParts {
         builder.build()
     }
 
-    /// The database, unless a recording replaces all servers: a replay has nothing new to store.
+    /// Returns the database, unless a recording replaces all servers: a replay has nothing new to store.
     fn store_unless_replaying(&self) -> Option<&Store> {
         self.store.as_ref().filter(|_| !Tape::is_replay(self.tape.as_ref()))
     }

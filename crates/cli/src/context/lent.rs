@@ -1,5 +1,5 @@
 //! The context of a command that a daemon runs for another process, the borrower. The daemon lends its servers, and the
-//! borrower is the terminal. A command is lent nothing if the borrower by itself would start other servers.
+//! borrower is the terminal. The daemon lends nothing if the borrower, by itself, would start other servers.
 
 use std::{
     collections::BTreeMap,
@@ -44,7 +44,7 @@ const TERMINAL_VARIABLES: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
 /// The parts of a daemon that a command uses.
 #[derive(Debug)]
 pub(super) struct LentContext {
-    /// The daemon's current world, whose servers the user may have stopped.
+    /// The daemon's current world (its host, rules and questions). The user may have stopped servers of it.
     daemon_world: CurrentWorld,
     loaded: Arc<Loaded>,
     host: Host,
@@ -90,21 +90,21 @@ impl Context {
     pub(crate) async fn lend(&self, borrower: Borrower, daemon_world: &CurrentWorld) -> Result<Self, String> {
         let Borrower { global, folder, mut environment, screen, lines, args_text } = borrower;
         // Removes the variable, so that no server and no placeholder gets it.
-        let key = environment.take(secrets::VARIABLE);
-        let own_options = &self.command_line.global;
+        let given_key = environment.take(secrets::VARIABLE);
+        let daemon_options = &self.command_line.global;
         let has_same_places = || Places::from_env(&environment).is_ok_and(|places| places == self.places);
-        let has_same_files =
-            global.mcp_config == own_options.mcp_config && global.strict_mcp_config == own_options.strict_mcp_config;
+        let has_same_files = global.mcp_config == daemon_options.mcp_config
+            && global.strict_mcp_config == daemon_options.strict_mcp_config;
         // The first reason that applies; empty if none does.
         let why = match () {
             () if folder != self.folder => format!("it was started in another folder, {}", self.folder.display()),
             () if !has_same_files || !self.command_line.inline_configs.is_empty() => {
                 "it has other `--mcp-config` files".to_owned()
             }
-            () if global.agent != own_options.agent => "it is for another `--agent`".to_owned(),
+            () if global.agent != daemon_options.agent => "it is for another `--agent`".to_owned(),
             () if !global.root.is_empty() => "its servers have no `--root`".to_owned(),
             () if !has_same_places() => "its configuration or its data are elsewhere".to_owned(),
-            () if !self.secret_store.uses_same_key(key) => "another key opens its secrets".to_owned(),
+            () if !self.secret_store.uses_same_key(given_key) => "another key opens its secrets".to_owned(),
             () if !self.has_store() => "it has no database".to_owned(),
             () => String::new(),
         };
@@ -114,7 +114,7 @@ impl Context {
         let loaded = daemon_world.loaded().await.ok_or("it is ending")?;
         screen.conceal(self.secrets());
         let (policy, naming) = (loaded.settings.policy.clone(), loaded.settings.tools.naming.clone());
-        let settings = HostSettings { policy, naming, configured: Vec::new() };
+        let settings = HostSettings { policy, naming, configured_servers: Vec::new() };
         let terminal = Arc::new(Terminal::for_borrower(Arc::clone(&screen), lines));
         let lent = LentContext {
             daemon_world: daemon_world.clone(),
@@ -149,8 +149,7 @@ impl Context {
         })
     }
 
-    /// Returns why the borrower must run the command itself; `None` as long as no server of the borrower was found to
-    /// differ from the daemon's.
+    /// Returns why the borrower must run the command itself; `None` while all servers that were compared are the same.
     pub(crate) fn decline_reason(&self) -> Option<&str> {
         self.lent.as_ref()?.decline_reason.get().map(String::as_str)
     }
@@ -193,13 +192,14 @@ impl Context {
             }
         }
         if let Some(why) = why {
-            // If a reason is known already, that one stays.
+            // The first reason stays.
             let _ = lent.decline_reason.set(why);
             return Err(Failure::new(Exit::Other, "ELSEWHERE", "the daemon has other servers"));
         }
         if self.command_line.global.verbose > 0 {
-            let shown: Vec<_> = desired.keys().cloned().collect();
-            lent.server_output.get_or_init(|| self.server_output(&lent.host, move |server| shown.contains(server)));
+            let shown_servers: Vec<_> = desired.keys().cloned().collect();
+            lent.server_output
+                .get_or_init(|| self.server_output(&lent.host, move |server| shown_servers.contains(server)));
         }
         let gate = Arc::new(SecretGate::new(self.gate_for_typed_calls(), self.secrets()));
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
@@ -227,9 +227,9 @@ impl Context {
         )
         .await
         {
-            (Ok(own), Ok(borrower)) => own.difference(&borrower)?,
+            (Ok(daemon), Ok(borrower)) => daemon.difference(&borrower)?,
             // Both lack the same variable, so the server fails in the same way.
-            (Err(own), Err(borrower)) if purpose == Purpose::Status && own == borrower => return None,
+            (Err(daemon), Err(borrower)) if purpose == Purpose::Status && daemon == borrower => return None,
             _ => "needs a variable that is not set in both places".to_owned(),
         };
         Some(format!("`{name}` {why}"))
@@ -278,8 +278,8 @@ impl StartValues {
                 let mut variables: BTreeMap<_, _> = plan.env.iter().cloned().collect();
                 let path = variables.get(OsStr::new("PATH"));
                 let is_searched_in_path = !plan.command.contains('/') && plan.container.is_none();
-                let found = || which::which_in_global(&plan.command, path).ok()?.next();
-                let program = is_searched_in_path.then(found).flatten();
+                let find_program = || which::which_in_global(&plan.command, path).ok()?.next();
+                let program = is_searched_in_path.then(find_program).flatten();
                 variables.retain(|name, _| uses_variable(stdio, name));
                 Self::Child { plan: Box::new(ChildPlan { env: Vec::new(), ..plan }), variables, program }
             }
@@ -309,17 +309,19 @@ impl StartValues {
             return None;
         }
         Some(match (self, borrower) {
-            (Self::Child { plan, variables, .. }, Self::Child { plan: other, variables: others, .. }) => {
-                let mut names = variables.keys().chain(others.keys());
-                match names.find(|name| variables.get(*name) != others.get(*name)) {
+            (Self::Child { plan, variables, .. }, Self::Child { plan: other_plan, variables: other_variables, .. }) => {
+                let mut names = variables.keys().chain(other_variables.keys());
+                match names.find(|name| variables.get(*name) != other_variables.get(*name)) {
                     Some(name) => format!("has another `{}` there", text::for_line(&name.to_string_lossy())),
-                    None if plan != other => {
+                    None if plan != other_plan => {
                         "is started in another way there: a variable in its entry has another value".into()
                     }
                     None => "is another program there, because `PATH` differs".into(),
                 }
             }
-            (Self::Requests { proxies, .. }, Self::Requests { proxies: others, .. }) if proxies != others => {
+            (Self::Requests { proxies, .. }, Self::Requests { proxies: other_proxies, .. })
+                if proxies != other_proxies =>
+            {
                 "has another proxy there".into()
             }
             _ => "has another address, other headers or another sign-in there".into(),

@@ -27,13 +27,19 @@ impl Context {
             let status = status.iter().find(|server| server.name.as_str() == name);
             status.is_some_and(|server| matches!(server.state, State::Connected { .. }))
         };
-        let configured: Vec<_> =
-            self.host_settings.load().configured.iter().filter(|server| is_connected(&server.name)).cloned().collect();
+        let configured_servers: Vec<_> = self
+            .host_settings
+            .load()
+            .configured_servers
+            .iter()
+            .filter(|server| is_connected(&server.name))
+            .cloned()
+            .collect();
         let notebook = Notebook::below(self.places.data());
         let secrets = Arc::clone(&self.host_parts.secrets);
-        let written = tokio::task::spawn_blocking(move || {
+        let write_task = tokio::task::spawn_blocking(move || {
             let conceal = |text: &str| secrets.conceal(text).into_owned();
-            for server in configured {
+            for server in configured_servers {
                 let tools =
                     || catalog.tools().filter(|tool| tool.server.as_str() == server.name).map(CatalogTool::tool);
                 let tools_hash = ToolsHash::of(tools());
@@ -47,7 +53,7 @@ impl Context {
             }
         });
         // A failure does not matter: only completion uses the notes.
-        let _ = written.await;
+        let _ = write_task.await;
     }
 
     /// Writes lists of prompts or resources into the notebook, each with the name of its server.
@@ -55,16 +61,16 @@ impl Context {
         if Tape::is_replay(self.host_parts.tape.as_ref()) {
             return;
         }
-        let configured: Vec<_> = servers_to_note(loaded).collect();
+        let configured_servers: Vec<_> = servers_to_note(loaded).collect();
         let notebook = Notebook::below(self.places.data());
-        let written = tokio::task::spawn_blocking(move || {
+        let write_task = tokio::task::spawn_blocking(move || {
             for (name, list) in lists {
-                if let Some(server) = configured.iter().find(|server| server.name == name) {
+                if let Some(server) = configured_servers.iter().find(|server| server.name == name) {
                     notebook.write_offers(server, list);
                 }
             }
         });
         // As in `note_tools`, a failure does not matter.
-        let _ = written.await;
+        let _ = write_task.await;
     }
 }

@@ -1,4 +1,5 @@
-//! Opens a context (everything that a command works with) from what the user typed and from where the program runs.
+//! Opens the context of a command (what the command works with: screen, configuration, database, servers) from the
+//! command line and the environment.
 
 use std::{
     path::{Path, PathBuf},
@@ -41,12 +42,12 @@ pub(crate) struct CommandLine {
     pub(crate) args_text: Option<ArgsText>,
 }
 
-/// Where a configuration was typed that is a word of the command line itself.
+/// The place that errors name for a configuration that is a word of the command line itself.
 pub(crate) const TYPED_AS_WORD: &str = "--mcp-config";
 
 impl CommandLine {
-    /// Returns the name of a configuration that this process has read from stdin or from a pipe: another process that
-    /// gets the same words cannot read it again.
+    /// Returns the name of a configuration that this process has read from stdin or from a pipe. Another process with
+    /// the same command line cannot read it again.
     fn consumed_configuration(&self) -> Option<&str> {
         self.inline_configs.iter().map(|config| &*config.place).find(|place| *place != TYPED_AS_WORD)
     }
@@ -65,7 +66,7 @@ pub(crate) struct Surroundings {
     pub(crate) tracer: Option<Arc<dyn Tracer>>,
 }
 
-/// The working folder of this process.
+/// Returns the working folder of this process.
 ///
 /// # Errors
 /// When there is none, or it cannot be used.
@@ -77,7 +78,7 @@ pub(crate) fn working_folder() -> Result<PathBuf, Failure> {
 }
 
 impl Context {
-    /// The context of a command.
+    /// Opens the context of a command.
     ///
     /// # Errors
     /// When the place of the configuration is unknown, a `--root` is not a folder, the database of a team cannot be
@@ -90,7 +91,7 @@ impl Context {
         let Surroundings { mut environment, folder, screen, tracer } = surroundings;
         let global = &command_line.global;
         // Removes the variable, so that no server and no placeholder gets it.
-        let key = environment.take(secrets::VARIABLE);
+        let given_key = environment.take(secrets::VARIABLE);
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
         let roots = global.root.iter().map(|folder| mcp_root(folder)).collect::<Result<_, _>>()?;
         let (store, database_server) = match database_choice.open(&places, &environment).await? {
@@ -101,7 +102,7 @@ impl Context {
             }
         };
         let keychain = secrets::Keychain::from_environment(&environment);
-        let secret_store = Arc::new(SecretStore::new(store.clone(), key, places.data(), keychain));
+        let secret_store = Arc::new(SecretStore::new(store.clone(), given_key, places.data(), keychain));
         let secrets = Interpolate::new(environment.clone(), UnsetPolicy::Error)
             .with_secrets(Arc::<SecretStore>::clone(&secret_store))
             .with_homes(places.data().join("sandbox"))
@@ -154,7 +155,8 @@ impl Context {
         Err(Failure::usage(message).hint("write it into a file, and give that to `--mcp-config`"))
     }
 
-    /// Makes this the context of a tenant: the members share the servers, and `quotas` counts what they use.
+    /// Makes this the context of a tenant (a group of members of a team). The members share the servers, and `quotas`
+    /// counts what they use.
     pub(crate) fn for_tenant(mut self, quotas: TenantQuotas) -> Self {
         (self.host_parts.quotas, self.host_parts.is_shared) = (quotas, true);
         self
@@ -171,7 +173,7 @@ pub(super) fn on_message(global: &Global, screen: &Arc<Screen>, secrets: &Arc<In
     (global.verbose > 1).then(|| frames::show_messages(Arc::clone(screen), Arc::clone(secrets)))
 }
 
-/// Returns the builder of the sign-in that authorizes requests to servers with the stored tokens.
+/// Returns a builder for the sign-in, which authorizes requests to servers with the stored tokens.
 pub(super) fn sign_in_builder(
     secret_store: &Arc<SecretStore>,
     secrets: &Arc<Interpolate>,
@@ -182,7 +184,7 @@ pub(super) fn sign_in_builder(
     let known_secrets = Arc::clone(secrets);
     let builder = SignIn::builder(Arc::new(Tokens(Arc::clone(secret_store))))
         .resolver(Arc::<Interpolate>::clone(secrets))
-        .sign_in_hint(move |server, scopes| how_to_sign_in(server, scopes, one_off.as_ref()))
+        .sign_in_hint(move |server, scopes| sign_in_command(server, scopes, one_off.as_ref()))
         .egress(egress.clone())
         .secrets(move |secret| known_secrets.add_secret(secret));
     let other_agent = None;
@@ -192,8 +194,8 @@ pub(super) fn sign_in_builder(
     }
 }
 
-/// The command with which the user signs in to `server`, with these scopes if there are any.
-fn how_to_sign_in(server: &ServerName, scopes: &[String], one_off: Option<&OneOffServer>) -> String {
+/// Returns the command with which the user signs in to `server`, with these scopes if there are any.
+fn sign_in_command(server: &ServerName, scopes: &[String], one_off: Option<&OneOffServer>) -> String {
     if let (Some(OneOffServer::Url(url)), ONE_OFF_NAME) = (one_off, server.as_str()) {
         // A server for one command has no name that `login` could use.
         return format!("toolrack add NAME {}", shell_words::quote(url));
@@ -202,16 +204,16 @@ fn how_to_sign_in(server: &ServerName, scopes: &[String], one_off: Option<&OneOf
     shell_words::join(words.chain(scopes.iter().flat_map(|scope| ["--scope", scope])))
 }
 
-/// A folder that servers may ask for as an MCP root.
+/// Returns `folder` as an MCP root: a folder of which servers may ask to know.
 fn mcp_root(folder: &Path) -> Result<Root, Failure> {
-    let refused =
+    let root_error =
         |why: &str| Failure::usage(format!("--root {}: {why}", folder.display())).hint("give a folder that exists");
-    let real = folder.canonicalize().map_err(|error| refused(&in_words(&error)))?;
-    if !real.is_dir() {
-        return Err(refused("it is not a folder"));
+    let real_path = folder.canonicalize().map_err(|error| root_error(&in_words(&error)))?;
+    if !real_path.is_dir() {
+        return Err(root_error("it is not a folder"));
     }
-    let uri = Url::from_directory_path(&real).map_err(|()| refused("it has no URL"))?;
-    Ok(Root { uri: uri.to_string(), name: real.file_name().map(|name| name.to_string_lossy().into_owned()) })
+    let uri = Url::from_directory_path(&real_path).map_err(|()| root_error("it has no URL"))?;
+    Ok(Root { uri: uri.to_string(), name: real_path.file_name().map(|name| name.to_string_lossy().into_owned()) })
 }
 
 #[cfg(test)]

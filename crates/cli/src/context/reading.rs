@@ -20,14 +20,14 @@ impl Context {
     /// Reads the configuration and shows what is wrong with it.
     ///
     /// # Errors
-    /// When a file named with `--mcp-config` cannot be used, or there is no agent of the name that `--agent` gives: the
-    /// command would run without that agent's rules. In other files, only the broken parts are ignored.
+    /// When a file of `--mcp-config` cannot be used, or there is no agent with the name in `--agent`. The command would
+    /// then run without that agent's rules. In other files, only the broken parts are ignored.
     pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
         let loaded = self.read().await;
         let is_named = |path: &PathBuf| {
-            let mut typed = self.command_line.inline_configs.iter();
+            let mut inline_configs = self.command_line.inline_configs.iter();
             self.command_line.global.mcp_config.iter().any(|named| self.folder.join(named) == *path)
-                || typed.any(|typed| *path == Path::new(&typed.place))
+                || inline_configs.any(|config| *path == Path::new(&config.place))
         };
         let unusable =
             loaded.errors().find(|problem| problem.entry.is_none() && problem.path.as_ref().is_some_and(is_named));
@@ -157,8 +157,8 @@ impl Context {
             return Ok(());
         };
         let refusal = Refusal { project: project.clone(), name: entry.name.clone(), hash: entry.agreement.clone() };
-        let refused = self.store()?.refuse(&refusal, &Caller::local(Way::Cli)).await;
-        refused.map_err(|error| database::unusable(&error).server(&*entry.name))
+        let result = self.store()?.refuse(&refusal, &Caller::local(Way::Cli)).await;
+        result.map_err(|error| database::unusable(&error).server(&*entry.name))
     }
 
     /// Stores that the user at the terminal approved `entry`. Does nothing for an entry of the user's own files.
@@ -169,8 +169,8 @@ impl Context {
         let Some(approval) = approval_of(entry) else {
             return Ok(());
         };
-        let approved = self.store()?.approve(&approval, &Caller::local(Way::Cli)).await;
-        approved.map_err(|error| database::unusable(&error).server(&*entry.name))
+        let result = self.store()?.approve(&approval, &Caller::local(Way::Cli)).await;
+        result.map_err(|error| database::unusable(&error).server(&*entry.name))
     }
 
     /// Revokes the approval to run `name` of `project`.
@@ -178,8 +178,8 @@ impl Context {
     /// # Errors
     /// When that cannot be stored; the approval then stays in force.
     pub(crate) async fn revoke(&self, project: &Path, name: &str) -> Result<(), Failure> {
-        let revoked = self.store()?.revoke(project, name, &Caller::local(Way::Cli)).await;
-        revoked.map(drop).map_err(|error| database::unusable(&error).server(name))
+        let result = self.store()?.revoke(project, name, &Caller::local(Way::Cli)).await;
+        result.map(drop).map_err(|error| database::unusable(&error).server(name))
     }
 
     /// The stored log lines of servers.
@@ -191,7 +191,7 @@ impl Context {
     }
 }
 
-/// The loaded configuration, with only the server for this one command.
+/// Returns the loaded configuration with only the one-off server, which the command line gives for this one command.
 fn only_one_off_server(mut loaded: Loaded) -> Loaded {
     loaded.desired.retain(|name, _| name.as_str() == ONE_OFF_NAME);
     loaded.entries.retain(|entry| entry.name == ONE_OFF_NAME);
@@ -202,7 +202,7 @@ fn host_settings(loaded: &Loaded) -> HostSettings {
     HostSettings {
         policy: loaded.settings.policy.clone(),
         naming: loaded.settings.tools.naming.clone(),
-        configured: servers_to_note(loaded).collect(),
+        configured_servers: servers_to_note(loaded).collect(),
     }
 }
 
@@ -211,8 +211,8 @@ fn host_settings(loaded: &Loaded) -> HostSettings {
 /// # Errors
 /// When it cannot be read.
 pub(crate) async fn read_stream(path: PathBuf) -> Result<Option<TypedConfig>, Failure> {
-    let read = on_thread(move || TypedConfig::read_stream(&path)).await;
-    read.map_err(|problem| unusable_file(&problem))
+    let result = on_thread(move || TypedConfig::read_stream(&path)).await;
+    result.map_err(|problem| unusable_file(&problem))
 }
 
 async fn load_on_thread(request: Request, ledger: impl Ledger + Send + 'static) -> Loaded {

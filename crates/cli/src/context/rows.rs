@@ -36,13 +36,13 @@ impl DatabaseChoice<'_> {
         places: &Places,
         environment: &Environment,
     ) -> Result<Result<OpenDatabase, Failure>, Failure> {
-        let opened = match self {
-            Self::AlreadyOpen(opened) => Some(opened),
+        let open_database = match self {
+            Self::AlreadyOpen(open_database) => Some(open_database),
             Self::OfTeamFile(path) => Box::pin(database::open_for_team(path, places, environment)).await?,
             Self::InDataFolder => None,
         };
-        match opened {
-            Some(opened) => Ok(Ok(opened)),
+        match open_database {
+            Some(open_database) => Ok(Ok(open_database)),
             None => Ok(database::open(places, environment).await),
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     server_output::ServerOutput,
 };
 
-/// How long to wait for servers before the screen shows which ones are still connecting, and how often that is updated.
+/// The wait before the screen shows which servers are still connecting, and between two updates of that line.
 const WAITING_NOTICE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What decides about the calls of a host, and who answers its questions.
@@ -120,7 +120,7 @@ impl Context {
         Ok(self.running_host.get_or_init(|| self.start_host(options)))
     }
 
-    /// Returns the host that has been started; if there is none, starts one for calls that the user types.
+    /// Returns the host of this command. If none was started, starts one for calls that the user types.
     fn running_host(&self) -> &RunningHost {
         self.running_host.get_or_init(|| {
             self.start_host(HostOptions {
@@ -143,7 +143,8 @@ impl Context {
         RunningHost { host, on_failure, log_keeper, server_output, screen: Arc::clone(&self.screen) }
     }
 
-    /// The gate for calls that the user types: they run unless a rule denies them or wants a confirmation.
+    /// Returns the gate, which decides which calls run, for calls that the user types: they run unless a rule denies
+    /// them or wants a confirmation.
     pub(super) fn gate_for_typed_calls(&self) -> Arc<dyn Gate> {
         let policy = &self.host_settings.load().policy;
         if policy.is_empty() { Arc::new(AllowAll) } else { Arc::new(policy.clone()) }
@@ -176,8 +177,8 @@ impl Context {
         }
     }
 
-    /// As [`Self::connect`], for commands that say whether servers work: also starts each server that is idle, because
-    /// only what was stored of an earlier run is known of such a server.
+    /// As [`Self::connect`], for commands that say whether servers work. Also starts each idle server (one that
+    /// normally starts at its first call): until it starts, only the data that an earlier run stored are known.
     ///
     /// # Errors
     /// As [`Self::connect`].

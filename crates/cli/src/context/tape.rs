@@ -1,5 +1,5 @@
-//! Records the messages of the servers of a command (`record`), or answers from such a recording in the place of servers
-//! (`replay`).
+//! Records the messages of a command's servers into a file, the tape (`record`), or answers from such a file in the
+//! place of servers (`replay`).
 
 use std::{
     fs::{self, File},
@@ -31,7 +31,8 @@ pub(super) enum Tape {
 }
 
 impl Tape {
-    /// The tape of `record` or `replay`; `None` for other commands. Secrets that `secrets` knows are hidden in it.
+    /// Opens the tape of `record` or `replay`; `None` for other commands. Secrets that `secrets` knows are hidden in
+    /// it.
     ///
     /// # Errors
     /// When the file cannot be written, or is not a recording.
@@ -51,8 +52,8 @@ impl Tape {
             }
             Some(TapeRequest::Replay { file }) => {
                 let path = file.clone();
-                let read_result = tokio::task::spawn_blocking(move || read(&path)).await;
-                let recording = read_result.map_err(|error| unusable(file, &error.to_string()))??;
+                let read_result = tokio::task::spawn_blocking(move || read_recording(&path)).await;
+                let recording = read_result.map_err(|error| unusable_recording(file, &error.to_string()))??;
                 Some(Self::Replay(Arc::new(recording.concealing(conceal()))))
             }
         })
@@ -91,7 +92,7 @@ impl Context {
     }
 
     /// Replaces the loaded servers by those of the recording. A configured server keeps its entry (its configuration in
-    /// a file), even if the entry is not trusted here, because the server does not run; any other server gets a new
+    /// a file), even an entry that is not trusted here, because the server does not run. Any other server gets a new
     /// entry.
     pub(super) async fn with_recorded_servers(&self, mut loaded: Loaded) -> Loaded {
         let Some(Tape::Replay(recording)) = &self.host_parts.tape else { return loaded };
@@ -108,23 +109,23 @@ impl Context {
     }
 }
 
-fn read(file: &Path) -> Result<Recording, Failure> {
+fn read_recording(file: &Path) -> Result<Recording, Failure> {
     // Check first, because opening a pipe would wait for its other end.
-    let metadata = fs::metadata(file).map_err(|error| unusable(file, &in_words(&error)))?;
+    let metadata = fs::metadata(file).map_err(|error| unusable_recording(file, &in_words(&error)))?;
     if !metadata.is_file() {
-        return Err(unusable(file, "it is not a file"));
+        return Err(unusable_recording(file, "it is not a file"));
     }
-    let opened = File::open(file).map_err(|error| unusable(file, &in_words(&error)))?;
+    let open_file = File::open(file).map_err(|error| unusable_recording(file, &in_words(&error)))?;
     let mut bytes = Vec::new();
-    let read = opened.take(MAX_RECORDING_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| unusable(file, &in_words(&error)))?;
+    let read_result = open_file.take(MAX_RECORDING_BYTES + 1).read_to_end(&mut bytes);
+    read_result.map_err(|error| unusable_recording(file, &in_words(&error)))?;
     if bytes.len() as u64 > MAX_RECORDING_BYTES {
-        return Err(unusable(file, "it has more than 1 GiB"));
+        return Err(unusable_recording(file, "it has more than 1 GiB"));
     }
-    Recording::read(&file.to_string_lossy(), &bytes).map_err(|error| unusable(file, &error.to_string()))
+    Recording::read(&file.to_string_lossy(), &bytes).map_err(|error| unusable_recording(file, &error.to_string()))
 }
 
-fn unusable(file: &Path, why: &str) -> Failure {
+fn unusable_recording(file: &Path, why: &str) -> Failure {
     Failure::new(Exit::Usage, "BAD_RECORDING", format!("{} cannot be replayed: {why}", file.display()))
         .hint("`toolrack record FILE VERB` writes such a file")
 }

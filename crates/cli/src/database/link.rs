@@ -1,5 +1,5 @@
-//! Reads and writes the file `store.json` in a data folder, which redirects the folder to the database of a team: the
-//! data that would be in the folder's own database file is there.
+//! Reads and writes the link of a data folder: the file `store.json`. A folder with a link has its rows in the database
+//! of a team, instead of the database file in the folder itself.
 //!
 //! The daemon of a team on Postgres writes the file. Other commands in that folder, such as `toolrack secret set` and
 //! `toolrack audit`, then find the same rows as the daemon, and create no database file of their own.
@@ -75,7 +75,7 @@ pub(crate) fn write(data: &Path, link: &Link) -> Result<(), Failure> {
 /// When the file has such rows, and when it cannot be read.
 pub(crate) async fn write_if_moved(data: &Path, link: &Link) -> Result<(), Failure> {
     match read(data) {
-        Ok(Some(existing)) if existing == *link => return Ok(()),
+        Ok(Some(existing_link)) if existing_link == *link => return Ok(()),
         // A link to another team file: the rows are in a database already.
         Ok(Some(_)) => {}
         Ok(None) => check_no_unmoved_rows(data, &link.team).await?,
@@ -91,9 +91,9 @@ async fn check_no_unmoved_rows(data: &Path, team: &Path) -> Result<(), Failure> 
     }
     let is_worth_moving = match Store::open_existing(&path).await.map_err(|error| unusable(&error))? {
         Some(store) => {
-            let found = store.is_worth_moving().await;
+            let result = store.is_worth_moving().await;
             store.close().await;
-            found.map_err(|error| unusable(&error))?
+            result.map_err(|error| unusable(&error))?
         }
         // A file with another schema may have any rows.
         None => fs::metadata(&path).is_ok_and(|file| file.len() > 0),

@@ -50,7 +50,7 @@ impl DatabaseServer {
         Ok(Self(database))
     }
 
-    /// The store of a tenant.
+    /// Returns the store of a tenant.
     ///
     /// # Errors
     /// When the database fails.
@@ -58,7 +58,7 @@ impl DatabaseServer {
         self.0.store(tenant).await.map_err(|error| unusable(&error))
     }
 
-    /// The store of the daemon itself, which also has the members of the team.
+    /// Returns the store of the daemon itself, which also has the members of the team.
     ///
     /// # Errors
     /// When the database fails.
@@ -104,11 +104,11 @@ fn bad_url(why: impl std::fmt::Display) -> Failure {
     Failure::config(format!("`url` of `[store]` in the team file {why}")).hint("docs/guide/teams.md has an example")
 }
 
-async fn resolve_url(url: &StoreUrl, environment: &Environment, limit: Duration) -> Result<String, Failure> {
+async fn resolve_url(url: &StoreUrl, environment: &Environment, time_limit: Duration) -> Result<String, Failure> {
     let text = match url {
         StoreUrl::Text(text) => fill_placeholders(text, environment).await?,
-        StoreUrl::File(from) => read_file(&from.file)?,
-        StoreUrl::Command(from) => output_of(&from.command, limit).await?,
+        StoreUrl::File(source) => read_file(&source.file)?,
+        StoreUrl::Command(source) => url_printed_by(&source.command, time_limit).await?,
     };
     let text = text.trim();
     if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
@@ -138,21 +138,22 @@ fn read_file(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| unreadable(in_words(&error)))
 }
 
-async fn output_of(command: &[String], limit: Duration) -> Result<String, Failure> {
+async fn url_printed_by(command: &[String], time_limit: Duration) -> Result<String, Failure> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(bad_url("has an empty `command`"));
     };
-    let failed = |why: String| bad_url(format!("is to be printed by `{program}`, {why}"));
+    let command_error = |why: String| bad_url(format!("is to be printed by `{program}`, {why}"));
     let mut process = Command::new(program);
     process.args(arguments).env_remove(secrets::VARIABLE).kill_on_drop(true);
-    let process = process.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let output =
-        timeout(limit, process).await.map_err(|_| failed("which takes longer than `connect_timeout`".to_owned()))?;
-    let output = output.map_err(|error| failed(format!("which cannot be run: {}", in_words(&error))))?;
+    let output = process.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = timeout(time_limit, output)
+        .await
+        .map_err(|_| command_error("which takes longer than `connect_timeout`".to_owned()))?;
+    let output = output.map_err(|error| command_error(format!("which cannot be run: {}", in_words(&error))))?;
     if !output.status.success() {
-        return Err(failed(format!("which failed: {}", output.status)));
+        return Err(command_error(format!("which failed: {}", output.status)));
     }
-    String::from_utf8(output.stdout).map_err(|_| failed("which prints no UTF-8 text".to_owned()))
+    String::from_utf8(output.stdout).map_err(|_| command_error("which prints no UTF-8 text".to_owned()))
 }
 
 #[cfg(test)]

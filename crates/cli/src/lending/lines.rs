@@ -1,4 +1,5 @@
-//! Reads lines and keys that are typed at the terminal of the borrower (the process whose command this one runs).
+//! Reads the lines and keys that the user types at the terminal of the borrower, the process for which the daemon runs
+//! a command. This code runs in the daemon.
 
 use std::sync::Arc;
 
@@ -76,9 +77,9 @@ impl BorrowerLines {
 
     /// Lets the user change `text` in an editor.
     pub(crate) async fn edit(&self, text: &str) -> EditOutcome {
-        let edited = self.wait_for(|number| ToBorrower::Edit(number, text.to_owned())).await;
+        let reply = self.wait_for(|number| ToBorrower::Edit(number, text.to_owned())).await;
         // Without an answer, or with one that cannot be read, the user types the text instead.
-        edited.and_then(|edited| serde_json::from_str(&edited).ok()).unwrap_or(EditOutcome::NoEditor)
+        reply.and_then(|reply| serde_json::from_str(&reply).ok()).unwrap_or(EditOutcome::NoEditor)
     }
 
     async fn wait_for(&self, ask: impl FnOnce(u32) -> ToBorrower) -> Option<String> {
@@ -173,8 +174,8 @@ mod tests {
                 tokio::task::yield_now().await;
                 lines.receive(1, answer.map(ToOwned::to_owned));
             };
-            let (edited, ()) = tokio::join!(lines.edit("text"), answered);
-            assert!(matches!(edited, EditOutcome::NoEditor), "{answer:?}: {edited:?}");
+            let (reply, ()) = tokio::join!(lines.edit("text"), answered);
+            assert!(matches!(reply, EditOutcome::NoEditor), "{answer:?}: {reply:?}");
         }
     }
 

@@ -10,8 +10,8 @@ use super::ToBorrower;
 /// The most bytes that wait before a writer to stdout has to wait as well.
 const SOFT_LIMIT_BYTES: usize = 256 * 1024;
 
-/// The most bytes that wait. Beyond that, the daemon gives up a command that reads nothing; writers to stderr never
-/// wait, so they can reach this limit.
+/// The most bytes that wait. Beyond that, the daemon gives up the command, because its process reads nothing. Writers
+/// to stderr never wait, so they can reach this limit.
 const HARD_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 
 /// A queue of messages. It starts closed: until it is opened, nothing is sent, and its content can be taken back.
@@ -23,9 +23,9 @@ pub(crate) struct Outbox(Arc<Inner>);
 struct Inner {
     queue: Mutex<Queue>,
     /// Notifies when there is something to send, or when the command was given up.
-    filled: Notify,
+    content_notify: Notify,
     /// Notifies when there is room again.
-    emptied: Notify,
+    room_notify: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -49,15 +49,15 @@ impl Outbox {
         queue.is_open |= queue.bytes > SOFT_LIMIT_BYTES;
         if queue.bytes > HARD_LIMIT_BYTES {
             *queue = Queue { is_given_up: true, ..Queue::default() };
-            self.0.emptied.notify_waiters();
+            self.0.room_notify.notify_waiters();
         }
-        self.0.filled.notify_one();
+        self.0.content_notify.notify_one();
     }
 
     /// Sends everything from now on.
     pub(crate) fn open(&self) {
         self.queue().is_open = true;
-        self.0.filled.notify_one();
+        self.0.content_notify.notify_one();
     }
 
     /// Removes all messages, unless the outbox was opened; returns whether they were removed.
@@ -74,18 +74,18 @@ impl Outbox {
     pub(crate) async fn wait_for_room(&self) {
         loop {
             // Begins to listen before the check, so that it misses no notification in between.
-            let emptied = self.0.emptied.notified();
+            let room_notify = self.0.room_notify.notified();
             if self.queue().bytes <= SOFT_LIMIT_BYTES {
                 return;
             }
-            emptied.await;
+            room_notify.await;
         }
     }
 
-    /// The next message; `None` if the command was given up.
+    /// Returns the next message; `None` if the command was given up.
     pub(crate) async fn next(&self) -> Option<ToBorrower> {
         loop {
-            let filled = self.0.filled.notified();
+            let content_notify = self.0.content_notify.notified();
             {
                 let mut queue = self.queue();
                 if queue.is_given_up {
@@ -95,11 +95,11 @@ impl Outbox {
                     && let Some(message) = queue.messages.pop_front()
                 {
                     queue.bytes -= message.queued_bytes();
-                    self.0.emptied.notify_waiters();
+                    self.0.room_notify.notify_waiters();
                     return Some(message);
                 }
             }
-            filled.await;
+            content_notify.await;
         }
     }
 

@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct TerminalProperties {
     pub(crate) out: StreamProperties,
     pub(crate) err: StreamProperties,
+    /// Whether a user reads stderr and types on stdin.
     pub(crate) interactive: bool,
+    /// Whether progress lines may be shown.
     pub(crate) shows_status: bool,
+    /// Whether the terminal shows Unicode.
     pub(crate) unicode: bool,
 }
 

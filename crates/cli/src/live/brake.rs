@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 #[derive(Debug, Default)]
 pub(crate) struct Brake {
     /// Cancels the calls that are under way.
-    calls: ArcSwapOption<oneshot::Sender<()>>,
+    cancel_sender: ArcSwapOption<oneshot::Sender<()>>,
     /// Whether a step of the turn is being stored.
     is_storing: AtomicBool,
     /// Whether the turn has to end: no further step may begin.
@@ -28,9 +28,9 @@ impl Brake {
     /// Returns a future that resolves when the user ends the calls that begin now.
     pub(super) fn calls_cancelled(&self) -> BoxFuture<'static, ()> {
         let (cancel, cancelled) = oneshot::channel();
-        self.calls.store(Some(Arc::new(cancel)));
+        self.cancel_sender.store(Some(Arc::new(cancel)));
         Box::pin(async {
-            // The sender was dropped, as when later calls replace it: nothing ends these calls early.
+            // If the sender is dropped, because later calls replace it, nothing ends these calls early.
             if cancelled.await.is_err() {
                 future::pending::<()>().await;
             }
@@ -40,7 +40,7 @@ impl Brake {
     /// Ends the calls that are under way; `false` when there are none.
     pub(crate) fn cancel_calls(&self) -> bool {
         // `into_inner` always succeeds: the swap has taken the only reference.
-        let cancel = self.calls.swap(None).and_then(Arc::into_inner);
+        let cancel = self.cancel_sender.swap(None).and_then(Arc::into_inner);
         cancel.is_some_and(|cancel| cancel.send(()).is_ok())
     }
 
@@ -48,12 +48,12 @@ impl Brake {
     /// follows.
     pub(super) async fn store_step<E>(&self, store: impl Future<Output = Result<(), E>>) -> Result<(), E> {
         self.is_storing.store(true, Ordering::Relaxed);
-        let stored = store.await;
+        let result = store.await;
         self.is_storing.store(false, Ordering::Relaxed);
-        if stored.is_ok() && self.is_pulled.load(Ordering::Relaxed) {
+        if result.is_ok() && self.is_pulled.load(Ordering::Relaxed) {
             future::pending::<()>().await;
         }
-        stored
+        result
     }
 
     /// Ends the turn that `run` executes: waits until `run` can be dropped without a half-stored step. Returns the
@@ -67,7 +67,7 @@ impl Brake {
                 return Poll::Ready(None);
             }
             match run.as_mut().poll(context) {
-                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                Poll::Ready(output) => Poll::Ready(Some(output)),
                 Poll::Pending if self.is_storing.load(Ordering::Relaxed) => Poll::Pending,
                 Poll::Pending => Poll::Ready(None),
             }

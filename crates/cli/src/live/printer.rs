@@ -8,7 +8,8 @@ use toolrack_host::text;
 use super::{Output, running::StatusLine};
 use crate::{error::Failure, screen::Screen};
 
-/// The most lines of other sources that wait to be shown. Beyond that, the oldest are dropped.
+/// The most lines of news that wait to be shown: lines about something other than the turn, such as a server that is
+/// disconnected. Beyond that, the oldest are dropped.
 const MAX_WAITING_LINES: usize = 64;
 
 /// How often the progress line is written again while nothing is reported.
@@ -21,17 +22,17 @@ pub(super) struct TurnPrinter {
     screen: Arc<Screen>,
     /// Whether the cursor is at the start of a line.
     at_line_start: bool,
-    space: AnswerSpace,
+    white_space: WhiteSpaceFilter,
     /// The progress line, while it is shown.
     status: Option<StatusLine>,
-    /// Lines that wait until the cursor is at the start of a line.
+    /// Lines of calls and news that wait until the cursor is at the start of a line.
     news: VecDeque<String>,
 }
 
 impl TurnPrinter {
     pub(super) fn new(screen: Arc<Screen>) -> Self {
-        let space = AnswerSpace::default();
-        Self { screen, at_line_start: true, space, status: None, news: VecDeque::new() }
+        let white_space = WhiteSpaceFilter::default();
+        Self { screen, at_line_start: true, white_space, status: None, news: VecDeque::new() }
     }
 
     /// Prints each message, until there are no more.
@@ -40,13 +41,13 @@ impl TurnPrinter {
     /// When stdout cannot be written.
     pub(super) async fn print(mut self, mut messages: mpsc::UnboundedReceiver<Output>) -> Result<(), Failure> {
         loop {
-            let next = if self.status.is_some() || !self.news.is_empty() {
+            let output = if self.status.is_some() || !self.news.is_empty() {
                 timeout(REFRESH_INTERVAL, messages.recv()).await
             } else {
                 Ok(messages.recv().await)
             };
-            let next = match next {
-                Ok(Some(next)) => next,
+            let output = match output {
+                Ok(Some(output)) => output,
                 Ok(None) => break,
                 Err(_) => {
                     self.show_news();
@@ -54,7 +55,7 @@ impl TurnPrinter {
                     continue;
                 }
             };
-            match next {
+            match output {
                 Output::Piece(piece) => self.print_piece(&piece).await?,
                 Output::Line(line) => {
                     self.end_line().await?;
@@ -93,9 +94,9 @@ impl TurnPrinter {
     }
 
     async fn print_piece(&mut self, piece: &str) -> Result<(), Failure> {
-        // Concealed as a whole, because a secret may contain line breaks at which the text is cut below.
+        // First hide secrets in the whole piece: a secret may contain line breaks, and the text is cut at those below.
         let piece = self.screen.concealed(piece);
-        let text = self.space.printable(&piece, self.at_line_start);
+        let text = self.white_space.printable(&piece, self.at_line_start);
         if text.is_empty() {
             return Ok(());
         }
@@ -111,9 +112,9 @@ impl TurnPrinter {
         Ok(())
     }
 
-    /// Ends the current line of the answer, and the answer: what is printed next belongs to another one.
+    /// Ends the current line, and with it the answer: the next text belongs to another answer.
     async fn end_line(&mut self) -> Result<(), Failure> {
-        self.space = AnswerSpace::default();
+        self.white_space = WhiteSpaceFilter::default();
         if !mem::replace(&mut self.at_line_start, true) {
             self.screen.fragment("\n".to_owned()).await?;
         }
@@ -132,8 +133,8 @@ impl TurnPrinter {
         self.show_status();
     }
 
-    /// Shows this progress line from now on. A line about a call ends the current line of the answer; any other is
-    /// dropped while a line of the answer is incomplete.
+    /// Shows this progress line from now on. A line about a call ends the current line of the answer. Any other
+    /// progress line is dropped while a line of the answer is incomplete.
     async fn set_status(&mut self, line: StatusLine) -> Result<(), Failure> {
         if matches!(line, StatusLine::Call(_)) {
             self.end_line().await?;
@@ -154,10 +155,10 @@ impl TurnPrinter {
     }
 }
 
-/// Decides which white space of an answer is printed: all but empty lines at its beginning and at its end, which carry
-/// no meaning.
+/// Decides which white space of an answer is printed. Empty lines at its beginning and at its end are left out, because
+/// they carry no meaning.
 #[derive(Debug, Default)]
-struct AnswerSpace {
+struct WhiteSpaceFilter {
     /// Whether something of the answer was printed.
     has_begun: bool,
     /// White space behind the last line break that was printed, or before the answer. It is printed if more text
@@ -165,7 +166,7 @@ struct AnswerSpace {
     withheld_space: String,
 }
 
-impl AnswerSpace {
+impl WhiteSpaceFilter {
     /// Returns what can be printed now that `piece` has come; `at_line_start` says whether the cursor is at the start
     /// of a line.
     fn printable(&mut self, piece: &str, at_line_start: bool) -> String {
@@ -192,11 +193,11 @@ mod tests {
     use super::*;
 
     fn printed<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
-        let mut space = AnswerSpace::default();
+        let mut white_space = WhiteSpaceFilter::default();
         let mut printed = String::new();
         for piece in pieces {
             let at_line_start = printed.is_empty() || printed.ends_with('\n');
-            printed += &space.printable(piece, at_line_start);
+            printed += &white_space.printable(piece, at_line_start);
         }
         printed
     }

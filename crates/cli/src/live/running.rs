@@ -22,15 +22,15 @@ pub(super) struct RunningCall {
     tool: String,
     arguments: String,
     progress: Option<Progress>,
-    began: Instant,
+    start: Instant,
     /// How long the program had waited for the user's answers in total when the call began.
     waited_before: Duration,
     /// How many other calls are under way.
-    others: usize,
+    other_calls: usize,
 }
 
-/// The calls that are under way; the line is about the last call, which is the one that last began or reported
-/// progress.
+/// The calls that are under way. The call that began or reported progress most recently is the last one, and the
+/// progress line is about it.
 #[derive(Debug, Default)]
 pub(super) struct RunningCalls(Vec<RunningCall>);
 
@@ -41,22 +41,23 @@ impl StatusLine {
             Self::Text(words) => words.clone(),
             // The time in which a call waits for the user does not count.
             Self::Call(call) => {
-                call.words(call.began.elapsed().saturating_sub(waited.saturating_sub(call.waited_before)).as_secs())
+                call.words(call.start.elapsed().saturating_sub(waited.saturating_sub(call.waited_before)).as_secs())
             }
         }
     }
 }
 
 impl RunningCall {
-    /// `fs/copy (42 %, 3 s) copying`, with the message of the server, or with the arguments while there is no message.
+    /// Returns `fs/copy (42 %, 3 s) copying`: with the message of the server, or with the arguments while there is no
+    /// message.
     fn words(&self, seconds: u64) -> String {
         let mut facts = Vec::new();
         facts.extend(self.progress.as_ref().map(progress::amount));
         if seconds > 0 {
             facts.push(format!("{seconds} s"));
         }
-        if self.others > 0 {
-            facts.push(format!("and {}", count(self.others, "other call")));
+        if self.other_calls > 0 {
+            facts.push(format!("and {}", count(self.other_calls, "other call")));
         }
         let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
         let message = self.progress.as_ref().and_then(|progress| progress.message.as_deref());
@@ -68,8 +69,8 @@ impl RunningCall {
 impl RunningCalls {
     /// Records that a call begins. `waited` is the total time for which questions have been open.
     pub(super) fn begin(&mut self, id: &str, tool: String, arguments: String, waited: Duration) {
-        let (id, began) = (id.to_owned(), Instant::now());
-        self.0.push(RunningCall { id, tool, arguments, progress: None, began, waited_before: waited, others: 0 });
+        let (id, start) = (id.to_owned(), Instant::now());
+        self.0.push(RunningCall { id, tool, arguments, progress: None, start, waited_before: waited, other_calls: 0 });
     }
 
     /// Records the progress that a call reports.
@@ -86,10 +87,10 @@ impl RunningCalls {
         self.0.retain(|call| call.id != id);
     }
 
-    /// The progress line; `None` when no call is under way.
+    /// Returns the progress line; `None` when no call is under way.
     pub(super) fn line(&self) -> Option<StatusLine> {
         let mut call = self.0.last()?.clone();
-        call.others = self.0.len() - 1;
+        call.other_calls = self.0.len() - 1;
         Some(StatusLine::Call(call))
     }
 }
@@ -142,7 +143,7 @@ mod tests {
         let mut running = RunningCalls::default();
         running.begin("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::from_secs(5));
         let Some(StatusLine::Call(mut call)) = running.line() else { panic!("no line") };
-        call.began = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        call.start = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
         let line = StatusLine::Call(call);
         assert_eq!(line.words(Duration::from_secs(35)), "fs/copy (30 s) path=a");
         assert_eq!(line.words(Duration::from_secs(500)), "fs/copy path=a");

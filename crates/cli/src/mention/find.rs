@@ -13,20 +13,22 @@ pub(super) struct Mention {
 const ALLOWED_BEFORE: &[char] = &['(', '[', '{', '<', '"', '\'', '“', '„', '«'];
 
 /// Characters at the end of a sentence that do not belong to a URI, unless the URI is between `<` and `>`.
-const TRAILING: &[char] = &['.', ',', ';', ':', '!', '?', '\'', '"', '”', '“', '»', '>', '`'];
+const TRAILING_PUNCTUATION: &[char] = &['.', ',', ';', ':', '!', '?', '\'', '"', '”', '“', '»', '>', '`'];
 
 /// Brackets that belong to a URI only as a pair.
 const BRACKETS: &[(char, char)] = &[('(', ')'), ('[', ']'), ('{', '}')];
 
-/// The resources that `text` names, each once, in their order.
+/// Returns the resources that `text` names, each once, in their order.
 ///
-/// A name among `servers` counts whatever follows it; another name counts only if a URI with a scheme follows
-/// (`@docs:file:///a`): `@ada:example.org` is a person. An `@` right after a `` ` `` does not count.
+/// The name of one of `servers` counts, whatever follows it. Any other name counts only if a URI with a scheme follows
+/// (`@docs:file:///a`), because `@ada:example.org` may be a person. An `@` right after a `` ` `` does not count.
 pub(super) fn mentions(text: &str, servers: &[ServerName]) -> Vec<Mention> {
     let mut found = Vec::new();
     for (index, _) in text.match_indices('@') {
-        let before = text[..index].chars().next_back();
-        if before.is_some_and(|before| !before.is_whitespace() && !ALLOWED_BEFORE.contains(&before)) {
+        let previous_character = text[..index].chars().next_back();
+        if previous_character.is_some_and(|previous_character| {
+            !previous_character.is_whitespace() && !ALLOWED_BEFORE.contains(&previous_character)
+        }) {
             continue;
         }
         if let Some(mention) = mention(&text[index + 1..], servers)
@@ -57,7 +59,7 @@ fn after_name<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.strip_prefix(name)?.strip_prefix(':')
 }
 
-/// The URI at the beginning of `text`.
+/// Returns the URI at the beginning of `text`.
 fn uri(text: &str) -> &str {
     // As in RFC 3986, appendix C.
     if let Some((uri, _)) = text.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
@@ -65,7 +67,7 @@ fn uri(text: &str) -> &str {
     }
     let mut uri = text.split(char::is_whitespace).next().unwrap_or_default();
     loop {
-        let shorter = uri.trim_end_matches(TRAILING);
+        let shorter = uri.trim_end_matches(TRAILING_PUNCTUATION);
         let is_unpaired = |(open, close): &(char, char)| {
             shorter.ends_with(*close) && shorter.matches(*open).count() < shorter.matches(*close).count()
         };

@@ -1,5 +1,5 @@
-//! Caches, for completion, the prompts and resources that servers had when these were last listed. They are in another
-//! file than the tools, because other commands list them.
+//! Caches the prompts and resources of servers for completion, as the servers last listed them. An offer is a prompt or
+//! a resource. The tools are in another file, because other commands list them.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The most bytes of a URI that is worth completing.
-const MAX_URI: usize = 512;
+const MAX_URI_BYTES: usize = 512;
 
 /// The data about a prompt or a resource that completion needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl OfferList {
                 arguments: Vec::new(),
             }
         };
-        let can_be_completed = |offer: &Offer| offer.name.len() <= MAX_URI && is_shell_safe(&offer.name);
+        let can_be_completed = |offer: &Offer| offer.name.len() <= MAX_URI_BYTES && is_shell_safe(&offer.name);
         Self::Resources(resources.iter().map(offer).filter(can_be_completed).take(MAX_TOOLS).collect())
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     fn only_names_without_quotes_and_without_secrets_are_noted() {
         let data = tempfile::tempdir().unwrap();
         let notebook = Notebook::below(data.path());
-        let long = format!("x://{}", "y".repeat(MAX_URI));
+        let long = format!("x://{}", "y".repeat(MAX_URI_BYTES));
         notebook
             .write_offers(&server("one"), resources(&["x://ok", "x://$(id)", "-rf", "x://a b", "x://canary", &long]));
         notebook.write_offers(&server("one"), prompts(&["$(id)", "ok", "canary"]));

@@ -91,7 +91,7 @@ fn only_names_that_need_no_quotes_are_noted() {
     let fs = server("fs", "one");
     let bad = ["$(id)", "`id`", "a b", "a;b", "-rf", "*", "~", "a\nb", "\u{202e}x", "", "a'b", "!x", "é|"];
     let mut tools: Vec<_> = bad.iter().map(|name| tool(name)).collect();
-    tools.extend([tool("ok"), tool(&"x".repeat(MAX_NAME + 1)), tool("größe.v2")]);
+    tools.extend([tool("ok"), tool(&"x".repeat(MAX_NAME_BYTES + 1)), tool("größe.v2")]);
     notebook.write_tools(&fs, LISTING, tools);
     assert_eq!(names(&notebook.read_tools(&fs)), ["ok", "größe.v2"]);
 }

@@ -1,7 +1,7 @@
-//! Shortens long foreign text to its beginning, so that the lines above it do not scroll away.
+//! Shortens long foreign text (the text of a server) to its beginning, so that the lines above it do not scroll away.
 //!
-//! Text is cut between lines or words. A word is cut only if it alone is too long, because it could be a secret: when
-//! the page is printed, a secret that was cut would not be recognized and hidden.
+//! Text is cut between lines or words. A word is cut only if it alone is too long, because it could be a secret: the
+//! screen hides secrets when it prints the page, and would not recognize one that was cut.
 
 use toolrack_host::text;
 
@@ -24,22 +24,22 @@ fn beginning(words: &str, lines: usize, bytes: usize) -> (&str, usize) {
     (&words[..end], words.len() - end)
 }
 
-/// The lines of foreign `words`, escaped. If there are too many, a last line says how much is left out and that the
-/// command `show_all` shows everything.
+/// Returns the lines of foreign `words`, escaped. If there are too many, a last line says how much is left out and that
+/// the command `show_all` shows everything.
 pub(crate) fn lines(words: &str, show_all: &str) -> Vec<String> {
-    let (shown, omitted) = beginning(words.trim(), MAX_LINES, MAX_BYTES);
-    let mut lines: Vec<String> = text::for_terminal(shown).lines().map(str::to_owned).collect();
+    let (excerpt, omitted) = beginning(words.trim(), MAX_LINES, MAX_BYTES);
+    let mut lines: Vec<String> = text::for_terminal(excerpt).lines().map(str::to_owned).collect();
     if omitted > 0 {
         lines.push(paint(Tone::Faint, &format!("… and {} more: `{show_all}` shows all of it", count(omitted, "byte"))));
     }
     lines
 }
 
-/// At most the first `bytes` bytes of foreign `words`, on one line, escaped, with an ellipsis if that cuts them.
+/// Returns foreign `words` on one line, escaped. Cuts them after `bytes` bytes, with an ellipsis.
 pub(crate) fn line(words: &str, bytes: usize) -> String {
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (shown, omitted) = beginning(&words, usize::MAX, bytes);
-    format!("{}{}", text::for_line(shown), if omitted > 0 { "…" } else { "" })
+    let (excerpt, omitted) = beginning(&words, usize::MAX, bytes);
+    format!("{}{}", text::for_line(excerpt), if omitted > 0 { "…" } else { "" })
 }
 
 #[cfg(test)]
@@ -53,8 +53,11 @@ mod tests {
         assert_eq!(many.len(), MAX_LINES + 1);
         assert!(many[MAX_LINES].contains("more: `x --full` shows all of it"), "{many:?}");
         let long = "a word é ".repeat(10_000);
-        let (shown, omitted) = beginning(&long, MAX_LINES, MAX_BYTES);
-        assert!(shown.len() <= MAX_BYTES && shown.ends_with('é') && omitted == long.len() - shown.len(), "{shown}");
+        let (excerpt, omitted) = beginning(&long, MAX_LINES, MAX_BYTES);
+        assert!(
+            excerpt.len() <= MAX_BYTES && excerpt.ends_with('é') && omitted == long.len() - excerpt.len(),
+            "{excerpt}"
+        );
         assert_eq!(beginning(&"é".repeat(2_000), MAX_LINES, 5), ("éé", 3_996));
         assert_eq!(line("some\n  words and more", 11), "some words…");
         assert_eq!(line("a\tb", 100), "a b");

@@ -2,7 +2,7 @@
 
 use toolrack_host::mcp::Progress;
 
-/// `42 %`, or the plain number if the server does not report a total.
+/// Returns `42 %`, or the plain number if the server does not report a total.
 pub(crate) fn amount(progress: &Progress) -> String {
     let done = progress.progress;
     match progress.total {
@@ -11,7 +11,7 @@ pub(crate) fn amount(progress: &Progress) -> String {
     }
 }
 
-/// `3 of 10: copying`
+/// Returns `3 of 10: copying`; leaves out the total and the message that the server does not report.
 pub(crate) fn words(progress: &Progress) -> String {
     let done = progress.progress;
     let done = match progress.total {

@@ -1,5 +1,5 @@
-//! Writes the output of a screen to its device: the streams of this process, or those of the borrower (the process for
-//! which this one runs a command).
+//! Writes the output of a screen to its device: the streams of this process, or those of the borrower, the process for
+//! which this one runs a command.
 
 use std::{
     io::{self, IsTerminal, Write as _},
@@ -33,7 +33,7 @@ pub(super) enum Stream {
 pub(super) enum Device {
     /// The streams of this process.
     Own(Color),
-    /// The streams of the borrower, which gets what is written as messages.
+    /// The streams of the borrower, which gets the output in messages.
     Borrower { out: StreamProperties, err: StreamProperties, outbox: Outbox },
 }
 
@@ -89,12 +89,12 @@ impl Device {
         match self {
             Self::Own(color) => {
                 let choice = color_choice(*color, &io::stdout());
-                let written = tokio::task::spawn_blocking(move || {
+                let write_task = tokio::task::spawn_blocking(move || {
                     let mut stdout = AutoStream::new(io::stdout().lock(), choice);
                     stdout.write_all(text.as_bytes())?;
                     stdout.flush()
                 });
-                written.await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+                write_task.await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
             }
             Self::Borrower { out, outbox, .. } => {
                 for piece in pieces(&adapt_colour(&text, out.has_colour)) {
@@ -106,20 +106,20 @@ impl Device {
         }
     }
 
-    /// Writes bytes as they are: to the stdout of this process, which ignores `file`; or to the borrower, which writes
-    /// them into `file`, or to its stdout if `file` is `None`.
+    /// Writes bytes as they are. In this process, they go to stdout, and `file` is ignored. A borrower writes them into
+    /// `file`, or to its stdout if `file` is `None`.
     ///
     /// # Errors
     /// When they cannot be written.
     pub(super) async fn bytes(&self, bytes: Vec<u8>, file: Option<PathBuf>) -> io::Result<()> {
         match self {
             Self::Own(_) => {
-                let written = tokio::task::spawn_blocking(move || {
+                let write_task = tokio::task::spawn_blocking(move || {
                     let mut stdout = io::stdout().lock();
                     stdout.write_all(&bytes)?;
                     stdout.flush()
                 });
-                written.await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+                write_task.await.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
             }
             Self::Borrower { outbox, .. } => {
                 for piece in bytes.chunks(MAX_PIECE_BYTES) {
@@ -184,12 +184,12 @@ fn write_to_stderr(text: &str, choice: ColorChoice) {
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// `text` as the borrower prints it: without colours, unless its stream has them.
+/// Returns `text` as the borrower prints it: without colours, unless its stream has them.
 fn adapt_colour(text: &str, has_colour: bool) -> String {
     if has_colour { text.to_owned() } else { anstream::adapter::strip_str(text).to_string() }
 }
 
-/// `text` in pieces of at most [`MAX_PIECE_BYTES`] bytes.
+/// Returns `text` in pieces of at most [`MAX_PIECE_BYTES`] bytes.
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         if text.is_empty() {

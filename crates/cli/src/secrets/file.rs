@@ -1,4 +1,4 @@
-//! Reads and writes the file `secret.key`, which holds a key, or the id under which the keychain has the key.
+//! Reads and writes the file `secret.key`. It holds a key, or the id of a key in the keychain.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -9,10 +9,10 @@ use std::{
 
 use toolrack_store::Uuid;
 
-use super::{FILE, SecretsError, parse_key};
+use super::{KEY_FILE, SecretsError, parse_key};
 
 /// The longest key file that is read, in bytes.
-const MAX_FILE: u64 = 4096;
+const MAX_FILE_BYTES: u64 = 4096;
 
 /// What stands before the id of a key in the keychain.
 const KEYCHAIN_PREFIX: &str = "keychain ";
@@ -27,7 +27,7 @@ pub(super) enum StoredKey {
 
 /// The file with the next key. It will replace the key file at `path`.
 pub(super) fn next_key_file(path: &Path) -> PathBuf {
-    path.with_file_name(format!("{FILE}.next"))
+    path.with_file_name(format!("{KEY_FILE}.next"))
 }
 
 /// While this exists, only this process may replace the key in a file. The lock ends with the process at the latest.
@@ -41,12 +41,12 @@ pub(super) struct KeyLock {
 /// When the folder cannot be locked.
 pub(super) fn lock(path: &Path) -> Result<Option<KeyLock>, SecretsError> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let failed = |source| SecretsError::File { path: folder.to_owned(), source };
-    let opened = File::open(folder).map_err(failed)?;
-    match opened.try_lock() {
-        Ok(()) => Ok(Some(KeyLock { _folder: opened })),
+    let file_error = |source| SecretsError::File { path: folder.to_owned(), source };
+    let folder_file = File::open(folder).map_err(file_error)?;
+    match folder_file.try_lock() {
+        Ok(()) => Ok(Some(KeyLock { _folder: folder_file })),
         Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(failed(error)),
+        Err(TryLockError::Error(error)) => Err(file_error(error)),
     }
 }
 
@@ -60,27 +60,27 @@ pub(super) fn keychain_reference(id: Uuid) -> String {
 /// # Errors
 /// When it cannot be read, other users can read it, or it contains neither a key nor an id.
 pub(super) fn read(path: &Path) -> Result<Option<StoredKey>, SecretsError> {
-    let failed = |source| SecretsError::File { path: path.to_owned(), source };
+    let file_error = |source| SecretsError::File { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
+        Err(error) => return Err(file_error(error)),
     };
-    let metadata = file.metadata().map_err(failed)?;
+    let metadata = file.metadata().map_err(file_error)?;
     // Any permission of the group or of others.
     if metadata.permissions().mode() & 0o077 != 0 {
         return Err(SecretsError::OpenToOthers(path.to_owned()));
     }
-    if !metadata.is_file() || metadata.len() > MAX_FILE {
+    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
         return Err(SecretsError::UnreadableKey(path.to_owned()));
     }
-    let text = io::read_to_string(file).map_err(failed)?;
+    let text = io::read_to_string(file).map_err(file_error)?;
     let text = text.trim();
-    let stored = match text.strip_prefix(KEYCHAIN_PREFIX) {
+    let stored_key = match text.strip_prefix(KEYCHAIN_PREFIX) {
         Some(id) => Uuid::parse_str(id.trim()).ok().map(StoredKey::InKeychain),
         None => parse_key(text).map(StoredKey::InFile),
     };
-    stored.map(Some).ok_or_else(|| SecretsError::UnreadableKey(path.to_owned()))
+    stored_key.map(Some).ok_or_else(|| SecretsError::UnreadableKey(path.to_owned()))
 }
 
 /// Creates the file as a whole or not at all; only its owner can read it. If another process has created it already,
@@ -91,10 +91,10 @@ pub(super) fn read(path: &Path) -> Result<Option<StoredKey>, SecretsError> {
 pub(super) fn create(path: &Path, content: &str) -> Result<StoredKey, SecretsError> {
     let temporary = write_temporary(path, content)?;
     // Unlike a rename, a link replaces no file.
-    let linked = fs::hard_link(&temporary, path);
+    let link_result = fs::hard_link(&temporary, path);
     // If that fails, a second file with the key stays, which also only the owner can read.
     let _ = fs::remove_file(&temporary);
-    match linked {
+    match link_result {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             Err(SecretsError::File { path: path.to_owned(), source: error })
         }
@@ -136,7 +136,7 @@ fn read_back(path: &Path) -> Result<StoredKey, SecretsError> {
 
 /// Writes `content` to a temporary file in the folder of `path`, and syncs it to the disk.
 fn write_temporary(path: &Path, content: &str) -> Result<PathBuf, SecretsError> {
-    let temporary = path.with_file_name(format!(".{FILE}.{}", Uuid::now_v7()));
+    let temporary = path.with_file_name(format!(".{KEY_FILE}.{}", Uuid::now_v7()));
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(content.as_bytes())?;

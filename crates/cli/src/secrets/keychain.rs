@@ -37,7 +37,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// The most bytes of a program's output that are kept.
 const MAX_OUTPUT: u64 = 8 * 1024;
 
-/// The variables that the programs get: those that they need to find the keychain, and to ask the user to unlock it.
+/// The variables that the programs get. They need them to find the keychain, and to ask the user to unlock it.
 const VARIABLES: &[&str] = &[
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
@@ -131,21 +131,21 @@ impl Keychain {
         }
     }
 
-    /// Returns the key under `id`. A task that asks meanwhile waits for the same answer.
+    /// Returns the key under `id`. Another task that asks for the key meanwhile waits for the same answer.
     ///
     /// # Errors
     /// When there is no keychain, or when it is locked, slow or without such a key.
     pub(crate) async fn key(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {
         let lookup = self.lookup(id);
         let ask = || async {
-            if let Some((at, error)) = lookup.last_failure.load().as_deref()
-                && at.elapsed() < RETRY_PAUSE
+            if let Some((failed_at, error)) = lookup.last_failure.load().as_deref()
+                && failed_at.elapsed() < RETRY_PAUSE
             {
                 return Err(error.clone());
             }
             let answer = self.ask(id).await;
-            let failed = answer.as_ref().err().map(|error| Arc::new((Instant::now(), error.clone())));
-            lookup.last_failure.store(failed);
+            let failure = answer.as_ref().err().map(|error| Arc::new((Instant::now(), error.clone())));
+            lookup.last_failure.store(failure);
             answer
         };
         lookup.key.get_or_try_init(ask).await.copied()
@@ -158,10 +158,11 @@ impl Keychain {
 
     /// Returns the last look-up if it is for `id`; otherwise begins one, which becomes the last.
     fn lookup(&self, id: Uuid) -> Arc<Lookup> {
-        let fresh = Arc::new(Lookup { id, key: OnceCell::new(), last_failure: ArcSwapOption::default() });
+        let new_lookup = Arc::new(Lookup { id, key: OnceCell::new(), last_failure: ArcSwapOption::default() });
         let is_for_id = |lookup: &&Arc<Lookup>| lookup.id == id;
-        let last = self.last_lookup.rcu(|last| last.as_ref().filter(is_for_id).or(Some(&fresh)).cloned());
-        last.filter(|lookup| is_for_id(&lookup)).unwrap_or(fresh)
+        let last_lookup =
+            self.last_lookup.rcu(|last_lookup| last_lookup.as_ref().filter(is_for_id).or(Some(&new_lookup)).cloned());
+        last_lookup.filter(|lookup| is_for_id(&lookup)).unwrap_or(new_lookup)
     }
 
     /// Asks the keychain for the key under `id`.
@@ -181,8 +182,8 @@ impl Keychain {
             // `secret-tool` prints nothing in two cases: there is no such key, or the keychain stays locked. A search,
             // which needs no unlocking, distinguishes them.
             KeychainProgram::SecretTool if output.stderr.trim().is_empty() || is_locked(&output.stderr) => {
-                let found = self.run(&program, &["search", "service", SERVICE, "key", &id], "").await?;
-                if found.stdout.trim().is_empty() { KeychainError::Missing } else { KeychainError::Locked }
+                let search = self.run(&program, &["search", "service", SERVICE, "key", &id], "").await?;
+                if search.stdout.trim().is_empty() { KeychainError::Missing } else { KeychainError::Locked }
             }
             KeychainProgram::Security if output.status.code() == Some(SECURITY_NOT_FOUND) => KeychainError::Missing,
             // 36 and 51 are the last bytes of errSecInteractionNotAllowed and errSecAuthFailed.
@@ -210,7 +211,7 @@ impl Keychain {
             }
         };
         match self.ask(id).await {
-            Ok(kept) if kept == key => Ok(()),
+            Ok(stored_key) if stored_key == key => Ok(()),
             Ok(_) => Err(KeychainError::WrongContent),
             Err(_) if is_locked(&output.stderr) => Err(KeychainError::Locked),
             Err(_) if !output.status.success() => Err(output.failure()),
@@ -259,12 +260,13 @@ impl Keychain {
     }
 
     fn variable(&self, name: &str) -> Option<&OsString> {
-        self.variables.iter().find(|(known, value)| *known == name && !value.is_empty()).map(|(_, value)| value)
+        self.variables.iter().find(|(variable, value)| *variable == name && !value.is_empty()).map(|(_, value)| value)
     }
 
     /// Runs the program to its end, within the time-out. It reads `stdin`, which is empty for commands without a key.
     async fn run(&self, program: &Path, args: &[&str], stdin: &str) -> Result<ProgramOutput, KeychainError> {
-        let failed = |error: io::Error| KeychainError::Failed(format!("{}: {}", program.display(), in_words(&error)));
+        let run_error =
+            |error: io::Error| KeychainError::Failed(format!("{}: {}", program.display(), in_words(&error)));
         let mut command = Command::new(program);
         command
             .args(args)
@@ -288,7 +290,7 @@ impl Keychain {
             Ok(ProgramOutput { status: status?, stdout, stderr })
         };
         match timeout(self.answer_timeout, exchange).await {
-            Ok(output) => output.map_err(failed),
+            Ok(output) => output.map_err(run_error),
             Err(_) => Err(KeychainError::Slow(self.answer_timeout)),
         }
     }
@@ -311,14 +313,14 @@ fn is_locked(stderr: &str) -> bool {
 }
 
 /// Reads up to [`MAX_OUTPUT`] bytes, and discards the rest, so that the program can end.
-async fn read_output(from: Option<impl AsyncRead + Unpin>) -> String {
-    let Some(mut from) = from else {
+async fn read_output(stream: Option<impl AsyncRead + Unpin>) -> String {
+    let Some(mut stream) = stream else {
         return String::new();
     };
     let mut output = Vec::new();
     // After an error, the output so far counts.
-    let _ = (&mut from).take(MAX_OUTPUT).read_to_end(&mut output).await;
-    let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+    let _ = (&mut stream).take(MAX_OUTPUT).read_to_end(&mut output).await;
+    let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     String::from_utf8_lossy(&output).into_owned()
 }
 

@@ -1,8 +1,8 @@
-//! Replaces the key with which stored secrets are sealed (encrypted).
+//! Replaces the key of the vault, with which stored secrets are sealed (encrypted).
 //!
 //! The new key is stored first, in `secret.key.next` beside `secret.key` and in the same kind of place. Then one
 //! transaction of the database seals all rows again and records which key replaced which. Finally `secret.key.next`
-//! replaces `secret.key`. If a process ends in between, both files exist, and the database shows which key is in use: a
+//! replaces `secret.key`. If a process ends in between, both files exist, and the database shows which key is in use. A
 //! process that finds the old key retired uses the next key, and finishes the rotation. Until the transaction is
 //! committed, no process uses the next key.
 //!
@@ -49,9 +49,9 @@ impl SecretStore {
         matches!(self.origin, KeyOrigin::Variable(_))
     }
 
-    /// Seals everything with a new key. The new key is random and is stored where the old key was; only if
-    /// [`Self::requires_given_key`], it is `given_key`. Returns the number of secrets and tokens; `None` when there is
-    /// no key.
+    /// Seals everything with a new key. If [`Self::requires_given_key`], the new key is `given_key`; otherwise it is
+    /// random, and is stored where the old key was. Returns the number of secrets and tokens; `None` when there is no
+    /// key.
     ///
     /// # Errors
     /// As [`Self::vault`], when the new key cannot be stored or is not valid, or a sealed value cannot be opened.
@@ -158,10 +158,10 @@ impl SecretStore {
             Some(_) => None,
             None => file::lock(path).ok().flatten(),
         };
-        let Some(next) = file::read(&file::next_key_file(path))? else {
+        let Some(next_key) = file::read(&file::next_key_file(path))? else {
             return Ok(None);
         };
-        let key = match self.load_key(next, path).await {
+        let key = match self.load_key(next_key, path).await {
             // The process that began the rotation ended before it had put the next key into the keychain.
             Err(SecretsError::Keychain { error: KeychainError::Missing, .. }) => return Ok(None),
             key => key?,
@@ -195,7 +195,7 @@ impl SecretStore {
         Err(self.vault_error(error))
     }
 
-    /// When the key was changed last, in seconds since 1970; `None` when it never was.
+    /// Returns when the key was changed last, in seconds since 1970; `None` when it never was.
     ///
     /// # Errors
     /// When the database fails.

@@ -20,7 +20,7 @@ async fn open_store(folder: &Path, variable: Option<&str>) -> SecretStore {
 async fn the_key_file_is_made_with_the_first_secret_for_its_owner_only() {
     let folder = tempfile::tempdir().unwrap();
     let stored = open_store(folder.path(), None).await;
-    let file = folder.path().join(FILE);
+    let file = folder.path().join(KEY_FILE);
     assert_eq!(stored.get("a").await.unwrap(), None);
     assert!(!file.exists(), "looking makes no key");
     stored.set("a", "one").await.unwrap();
@@ -60,12 +60,12 @@ async fn a_process_that_looks_while_another_creates_the_key_gets_no_error() {
 async fn a_key_file_that_is_gone_damaged_or_open_to_others_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let stored = open_store(folder.path(), None).await;
-    let file = folder.path().join(FILE);
+    let file = folder.path().join(KEY_FILE);
     stored.set("a", "canary").await.unwrap();
     let refused = async || {
         let got = stored.get("a").await.unwrap_err().to_string();
         assert_eq!(stored.set("b", "x").await.unwrap_err().to_string(), got);
-        assert!(got.contains(FILE) && !got.contains("canary"), "{got}");
+        assert!(got.contains(KEY_FILE) && !got.contains("canary"), "{got}");
         got
     };
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
@@ -75,7 +75,7 @@ async fn a_key_file_that_is_gone_damaged_or_open_to_others_is_not_replaced() {
     assert!(refused().await.contains("holds no key"));
     fs::write(&file, "00".repeat(32)).unwrap();
     let other = stored.get("a").await.unwrap_err().to_string();
-    assert!(other.contains("another key") && other.contains(FILE), "{other}");
+    assert!(other.contains("another key") && other.contains(KEY_FILE), "{other}");
     fs::remove_file(&file).unwrap();
     assert!(refused().await.contains("is missing"));
     symlink("/nowhere", &file).unwrap();
@@ -89,7 +89,7 @@ async fn the_variable_is_a_key_or_a_passphrase_and_overrides_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let hex = "0f".repeat(32);
     open_store(folder.path(), Some(&hex)).await.set("a", "one").await.unwrap();
-    assert!(!folder.path().join(FILE).exists());
+    assert!(!folder.path().join(KEY_FILE).exists());
     for same in [hex.to_uppercase(), format!(" {hex}\n"), "Dw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8PDw8=".into()] {
         let again = open_store(folder.path(), Some(&same)).await;
         assert_eq!(again.get("a").await.unwrap().as_deref(), Some("one"), "{same}");
@@ -109,5 +109,5 @@ async fn without_a_database_there_are_no_secrets() {
     let stored = SecretStore::new(None, None, folder.path(), no_keychain());
     assert!(matches!(stored.get("a").await, Err(SecretsError::NoDatabase)));
     assert!(matches!(stored.set("a", "x").await, Err(SecretsError::NoDatabase)));
-    assert!(!folder.path().join(FILE).exists(), "no key without a place for what it seals");
+    assert!(!folder.path().join(KEY_FILE).exists(), "no key without a place for what it seals");
 }

@@ -44,7 +44,7 @@ async fn completions(args: &CompletionsArgs, words: &[OsString], screen: &Screen
     let program = words.first().map_or(OsStr::new("toolrack"), OsString::as_os_str);
     let folder = std::env::current_dir().ok();
     let script = script::script(args.shell, program, folder.as_deref());
-    if screen.json() {
+    if screen.prints_json() {
         screen.document(&CompletionsDocument { shell: args.shell, script: &script }).await?;
     } else {
         screen.verbatim(script).await?;
@@ -54,7 +54,7 @@ async fn completions(args: &CompletionsArgs, words: &[OsString], screen: &Screen
 
 async fn show_manual(screen: &Screen) -> Result<Exit, Failure> {
     let page = manual::first_page().map_err(|error| manual_failure(&error))?;
-    if screen.json() {
+    if screen.prints_json() {
         screen.document(&page).await?;
     } else {
         screen.verbatim(page.roff).await?;
@@ -64,9 +64,9 @@ async fn show_manual(screen: &Screen) -> Result<Exit, Failure> {
 
 async fn write_manual(folder: PathBuf, screen: &Screen) -> Result<Exit, Failure> {
     let pages = manual::pages().map_err(|error| manual_failure(&error))?;
-    let written = tokio::task::spawn_blocking(move || write_pages(&folder, &pages)).await;
-    let files = written.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the manual was not written"))??;
-    if screen.json() {
+    let write_result = tokio::task::spawn_blocking(move || write_pages(&folder, &pages)).await;
+    let files = write_result.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the manual was not written"))??;
+    if screen.prints_json() {
         screen.document(&ManDocument { files }).await?;
     } else {
         let lines: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();

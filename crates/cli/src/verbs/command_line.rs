@@ -1,5 +1,5 @@
-//! Parses the command line. It looks for two forms that clap does not know: a server that is described for this one
-//! command, by its address or its command, and `record FILE` or `replay FILE` before another command.
+//! Parses the command line. It looks for two forms that clap does not know: the address or the command of a server that
+//! only this command uses, and `record FILE` or `replay FILE` before another command.
 
 mod common_verbs;
 mod configuration;
@@ -49,8 +49,8 @@ impl Cli {
     /// The errors of clap, which include help and versions.
     pub(crate) fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
         let cli = Self::parse_outer_command(words)?;
-        // `record` and `replay` stand before another command. The tape says whether to record the messages of that
-        // command or to replay them.
+        // `record` and `replay` stand before another command. The tape request says whether to record the messages of
+        // that command's servers in a file, or to replay them from it.
         let Some((tape, inner_words)) = words.first().and_then(|program| cli.verb.inner_command(program)) else {
             return Ok(cli);
         };

@@ -21,7 +21,7 @@ pub(crate) enum RunMode {
 ///
 /// The function gets the arguments and the context. With the option `words`, it gets the arguments, the whole command
 /// line and the context. With `alone`, it gets the arguments, the whole command line and the screen. `lent`, `broken`
-/// and `alone` also choose a [`RunMode`]. `tape` stands after them.
+/// and `alone` also choose a [`RunMode`]. The option `tape` stands after them: `record` and `replay` can run the verb.
 macro_rules! verbs {
     ($($(#[$($about:tt)*])* $name:ident($args:ty) => $run:path $(, $option:ident)*;)+) => {
         /// A verb with its arguments.

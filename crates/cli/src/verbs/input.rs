@@ -103,12 +103,12 @@ fn read_hidden(question: &str) -> Result<String, Failure> {
 
 fn read_line() -> Result<String, Failure> {
     let mut line = String::new();
-    let read = io::stdin().lock().take(MAX_INPUT_BYTES).read_line(&mut line);
-    read.map_err(|error| Failure::usage(format!("cannot read stdin: {}", in_words(&error))))?;
+    let read_result = io::stdin().lock().take(MAX_INPUT_BYTES).read_line(&mut line);
+    read_result.map_err(|error| Failure::usage(format!("cannot read stdin: {}", in_words(&error))))?;
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// The failure for a question without an answer.
+/// Returns the failure for a question without an answer.
 pub(super) fn no_answer_failure(error: &InquireError) -> Failure {
     match error {
         InquireError::OperationCanceled | InquireError::OperationInterrupted => {

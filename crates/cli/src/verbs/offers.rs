@@ -33,22 +33,22 @@ impl<'a, T> ServerItem<'a, T> {
     }
 }
 
-/// Asks the servers in `named` for their items, or all servers if `named` is empty. The second list has the failures of
-/// servers that did not answer.
+/// Asks the servers in `server_names` for their items, or all servers if `server_names` is empty. `O` is the answer of
+/// one server. The second list has the failures of servers that did not answer.
 async fn ask_named_servers<O, F: Future<Output = Result<O, Failure>>>(
     context: &Context,
     loaded: &Loaded,
-    named: &[String],
+    server_names: &[String],
     ask: impl Fn(Host, ServerName) -> F,
 ) -> Result<(Vec<O>, Vec<Failure>), Failure> {
-    let host = reach::connect_for_list(context, loaded, named).await?;
-    let mut failures = reach::server_failures(&host, named);
+    let host = reach::connect_for_list(context, loaded, server_names).await?;
+    let mut failures = reach::server_failures(&host, server_names);
     let (offers, ask_failures) = ask_each_server(&host, &reach::servers_to_ask(&host), ask).await;
     failures.extend(ask_failures);
     Ok((offers, failures))
 }
 
-/// The answers of `servers` to `ask`, and the failures of those that do not answer.
+/// Returns the answers of `servers` to `ask`, and the failures of those that do not answer.
 async fn ask_each_server<O, F: Future<Output = Result<O, Failure>>>(
     host: &Host,
     servers: &[ServerName],
@@ -73,7 +73,7 @@ async fn show(
     page: impl FnOnce() -> String,
     empty_note: &str,
 ) -> Result<(), Failure> {
-    if context.screen.json() {
+    if context.screen.prints_json() {
         return context.screen.document(&document).await;
     }
     let page = page();

@@ -1,4 +1,5 @@
-//! Finds the servers that the arguments of a verb name, and reports those that cannot be used.
+//! Finds the servers that the arguments of a verb name, and reports those that cannot be used. An entry is the
+//! configuration of one server in a file. The catalog is the host's list of all tools.
 
 use std::collections::BTreeSet;
 
@@ -11,31 +12,35 @@ use crate::{
     error::{Exit, Failure},
 };
 
-/// Returns the servers in `named`, or all servers if `named` is empty.
+/// Returns the servers in `server_names`, or all servers if `server_names` is empty.
 ///
 /// # Errors
 /// When a named server does not exist, or its entry is broken.
-pub(crate) fn select_servers(loaded: &Loaded, named: &[String]) -> Result<Desired, Failure> {
-    for name in named {
+pub(crate) fn select_servers(loaded: &Loaded, server_names: &[String]) -> Result<Desired, Failure> {
+    for name in server_names {
         if !loaded.desired.contains_key(name.as_str()) {
             return Err(no_such_server(name, loaded, Exit::Usage));
         }
     }
     let mut desired = loaded.desired.clone();
-    if !named.is_empty() {
-        desired.retain(|name, _| named.iter().any(|other| other == name.as_str()));
+    if !server_names.is_empty() {
+        desired.retain(|name, _| server_names.iter().any(|other| other == name.as_str()));
     }
     Ok(desired)
 }
 
-/// Connects the servers in `named`, or all servers if `named` is empty. If `named` is empty and a running daemon
-/// provides the servers, failed servers are not tried again: the verb shows them as failed.
+/// Connects the servers in `server_names`, or all servers if `server_names` is empty. If `server_names` is empty and a
+/// running daemon provides the servers, failed servers are not tried again: the verb shows them as failed.
 ///
 /// # Errors
 /// As for [`select_servers`] and [`Context::connect`].
-pub(crate) async fn connect_for_list(context: &Context, loaded: &Loaded, named: &[String]) -> Result<Host, Failure> {
-    let desired = select_servers(loaded, named)?;
-    if named.is_empty() { context.connect_for_list(desired).await } else { context.connect(desired).await }
+pub(crate) async fn connect_for_list(
+    context: &Context,
+    loaded: &Loaded,
+    server_names: &[String],
+) -> Result<Host, Failure> {
+    let desired = select_servers(loaded, server_names)?;
+    if server_names.is_empty() { context.connect_for_list(desired).await } else { context.connect(desired).await }
 }
 
 /// Returns the failure for a name that no server has, or whose entry is broken.
@@ -158,14 +163,14 @@ pub(crate) fn server_failure(host: &Host, server: &ServerStatus) -> Option<Failu
     }
 }
 
-/// Returns a failure for each server that cannot be used, except for disabled servers that are not in `named`.
-pub(crate) fn server_failures(host: &Host, named: &[String]) -> Vec<Failure> {
-    let is_expected = |server: &ServerStatus| {
-        server.state != State::Disabled || named.iter().any(|name| name == server.name.as_str())
+/// Returns a failure for each server that cannot be used, except for disabled servers that are not in `server_names`.
+pub(crate) fn server_failures(host: &Host, server_names: &[String]) -> Vec<Failure> {
+    let must_be_usable = |server: &ServerStatus| {
+        server.state != State::Disabled || server_names.iter().any(|name| name == server.name.as_str())
     };
     host.status()
         .iter()
-        .filter(|server| is_expected(server))
+        .filter(|server| must_be_usable(server))
         .filter_map(|server| server_failure(host, server))
         .collect()
 }
@@ -179,17 +184,18 @@ pub(crate) fn failure_messages(failures: &[Failure]) -> Vec<String> {
 ///
 /// A server that cannot be used causes only a warning, because the other servers were shown. If the user named servers,
 /// the first of these failures fails the command.
-pub(crate) fn conclude(context: &Context, failures: Vec<Failure>, named: &[String]) -> Result<Exit, Failure> {
+pub(crate) fn conclude(context: &Context, failures: Vec<Failure>, server_names: &[String]) -> Result<Exit, Failure> {
     let mut failures = failures.into_iter();
-    let first_failure = if named.is_empty() { None } else { failures.next() };
+    let first_failure = if server_names.is_empty() { None } else { failures.next() };
     // In JSON, the document contains the warnings.
-    if !context.screen.json() {
+    if !context.screen.prints_json() {
         failures.for_each(|failure| context.screen.warning(&failure.message));
     }
     first_failure.map_or(Ok(Exit::Ok), Err)
 }
 
-/// Returns the servers that can be asked for resources and prompts: those that are connected, and those that a request starts.
+/// Returns the servers that can be asked for resources and prompts: the connected servers, and the idle ones, which
+/// start with a request.
 pub(crate) fn servers_to_ask(host: &Host) -> Vec<ServerName> {
     let can_be_asked = |server: &ServerStatus| {
         matches!(server.state, State::Connected { .. } | State::ToolsFailed { .. } | State::Idle { .. })

@@ -6,7 +6,7 @@ use toolrack_store::{Space, Store};
 
 use super::*;
 use crate::{
-    secrets::{FILE, Keychain},
+    secrets::{KEY_FILE, Keychain},
     tokens::Tokens,
 };
 
@@ -33,7 +33,7 @@ async fn store_with_values(folder: &Path) -> (SecretStore, PathBuf, String) {
     let stored = open_store(folder, None).await;
     stored.set("a", "canary").await.unwrap();
     stored.vault().await.unwrap().put(Space::Token, TOKEN, b"token").await.unwrap();
-    let path = folder.join(FILE);
+    let path = folder.join(KEY_FILE);
     let key = fs::read_to_string(&path).unwrap();
     (stored, path, key)
 }
@@ -42,7 +42,7 @@ async fn store_with_values(folder: &Path) -> (SecretStore, PathBuf, String) {
 async fn a_new_key_takes_the_place_of_the_old_one_and_is_for_its_owner_only() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(open_store(folder.path(), None).await.rotate(None).await.unwrap(), None, "there is no key yet");
-    assert!(!folder.path().join(FILE).exists());
+    assert!(!folder.path().join(KEY_FILE).exists());
     let (stored, path, old) = store_with_values(folder.path()).await;
     assert_eq!(stored.key_changed_at().await.unwrap(), None);
     assert_eq!(stored.rotate(None).await.unwrap(), Some(2));
@@ -55,7 +55,7 @@ async fn a_new_key_takes_the_place_of_the_old_one_and_is_for_its_owner_only() {
     assert_eq!(stored.get("a").await.unwrap().as_deref(), Some("canary"));
     fs::write(&path, old).unwrap();
     let error = stored.get("a").await.unwrap_err().to_string();
-    assert!(error.contains("another key has replaced") && error.contains(FILE), "{error}");
+    assert!(error.contains("another key has replaced") && error.contains(KEY_FILE), "{error}");
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn the_key_of_the_variable_is_replaced_by_one_that_is_given() {
         let error = error.to_string();
         assert!(error.contains("use the new key") && error.contains("TOOLRACK_SECRET_KEY"), "{error}");
     }
-    assert!(!folder.path().join(FILE).exists());
+    assert!(!folder.path().join(KEY_FILE).exists());
 }
 
 #[tokio::test]

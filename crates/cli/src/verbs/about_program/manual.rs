@@ -42,7 +42,7 @@ pub(crate) fn pages() -> io::Result<Vec<Page>> {
     Ok(pages)
 }
 
-/// The command line with all names filled in.
+/// Returns the command line with all names filled in.
 fn command_line() -> Command {
     let mut command = Cli::command();
     command.build();

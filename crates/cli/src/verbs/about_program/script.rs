@@ -1,10 +1,10 @@
 //! Makes the completion scripts, one for each shell.
 //!
 //! These scripts replace those of clap, which have faults that matter here. The bash script of clap breaks `path=` and
-//! `--mcp-config=FILE` into three words, puts file names into the line without quotes, and expands the offered words
-//! like globs. The zsh script of clap ends `path=` with a blank, and works only where it is sourced. The PowerShell
-//! script of clap parses the line up to the cursor by running it, so TAB after `toolrack call $(anything)` would run
-//! `anything`.
+//! `--mcp-config=FILE` into three words. It also puts file names into the line without quotes, and expands the offered
+//! words like globs. The zsh script of clap ends `path=` with a blank, and works only where it is sourced. The
+//! PowerShell script of clap parses the line up to the cursor by running it, so TAB after `toolrack call $(anything)`
+//! would run `anything`.
 
 use std::{borrow::Cow, ffi::OsStr, path::Path};
 
@@ -20,7 +20,8 @@ pub(crate) const INDEX: &str = "_CLAP_COMPLETE_INDEX";
 const COMMAND: &str = "toolrack";
 
 /// Returns the script that makes `shell` complete the words of `toolrack`. `program` is the first word of the command
-/// line that started this program in `folder`; a `program` with a relative path stays relative if no `folder` is known.
+/// line that started this program, and `folder` the working folder. Without a `folder`, a relative path in `program`
+/// stays relative.
 pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> String {
     let program = Path::new(program);
     // The shell looks a bare name up on the PATH each time. A relative path is made absolute, because the script runs
@@ -32,7 +33,7 @@ pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> St
     fill_in(shell, &program.to_string_lossy())
 }
 
-/// The script for `shell`, which calls `program`.
+/// Returns the script for `shell`, which calls `program`.
 fn fill_in(shell: Shell, program: &str) -> String {
     let (script, program) = match shell {
         // Works in bash 3.2 and later.

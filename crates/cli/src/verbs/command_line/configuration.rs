@@ -45,7 +45,8 @@ pub(crate) async fn take_inline_configurations(
     Ok(configurations)
 }
 
-/// Returns the configuration that `word` of `--mcp-config` is, or names as stdin.
+/// Returns the configuration that `word`, a value of `--mcp-config`, contains. If `word` means stdin, reads it from
+/// there.
 async fn read_inline(word: PathBuf, screen: &Screen) -> Result<TypedConfig, Failure> {
     let is_stdin = args::is_stdin(&word);
     let place = if is_stdin { "stdin" } else { context::TYPED_AS_WORD };

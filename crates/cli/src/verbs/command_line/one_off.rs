@@ -1,5 +1,5 @@
-//! Finds the server that the command line describes for only this command: by a URL among the words of a verb, or by a
-//! command after `--`.
+//! Finds the one-off server, which the command line describes for only this command: by a URL among the words of a
+//! verb, or by a command after `--`.
 
 use std::ffi::OsString;
 
@@ -83,16 +83,16 @@ fn is_argument(word: &str) -> bool {
 /// Returns the words of `call -- COMMAND… TOOL NAME=VALUE…` with the tool and its arguments moved before the `--`;
 /// `None` for other words. The tool is the last word that is not an argument.
 pub(super) fn tool_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
-    let dashes = words.iter().position(|word| word == "--")?;
-    let (before, after) = (&words[..dashes], &words[dashes + 1..]);
-    if !before.iter().any(|word| word == "call") {
+    let dashes_index = words.iter().position(|word| word == "--")?;
+    let (words_before, words_after_dashes) = (&words[..dashes_index], &words[dashes_index + 1..]);
+    if !words_before.iter().any(|word| word == "call") {
         return None;
     }
     let is_tool = |word: &OsString| word.to_str().is_some_and(|word| !is_argument(word));
     // At least one word before the tool is the command.
-    let tool = after.iter().rposition(is_tool).filter(|&tool| tool > 0)?;
-    let (command, call) = after.split_at(tool);
-    Some([before, call, &words[dashes..=dashes], command].concat())
+    let tool = words_after_dashes.iter().rposition(is_tool).filter(|&tool| tool > 0)?;
+    let (command, call) = words_after_dashes.split_at(tool);
+    Some([words_before, call, &words[dashes_index..=dashes_index], command].concat())
 }
 
 /// Takes the server out of the words of a verb whose words name servers. One of these words may be a URL.

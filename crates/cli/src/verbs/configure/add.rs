@@ -50,9 +50,9 @@ struct Addition {
     edit_target: EditTarget,
     options: Options,
     /// Whether to connect to the server afterwards.
-    test: bool,
+    connects_afterwards: bool,
     /// The secrets that were taken out of the entry. They are stored before the entry is written.
-    sealed: Sealed,
+    sealed_secrets: Sealed,
 }
 
 pub(crate) async fn run(mut args: AddArgs, words: &[OsString], context: &Context) -> Result<Exit, Failure> {
@@ -67,24 +67,24 @@ pub(crate) async fn run(mut args: AddArgs, words: &[OsString], context: &Context
     }
     let target = split_command(target, context)?;
     let asked_variables = ask_for_values(&mut options, context).await?;
-    let mut sealed = Sealed::default();
+    let mut sealed_secrets = Sealed::default();
     if !options.plain && !asked_variables.is_empty() {
         let used_names = entry_secrets::stored_names(context).await?;
         for (variable, value) in options.env.iter_mut().filter(|(variable, _)| asked_variables.contains(variable)) {
-            *value = value.take().map(|value| sealed.add(name.as_str(), variable, value, &used_names));
+            *value = value.take().map(|value| sealed_secrets.add(name.as_str(), variable, value, &used_names));
         }
     }
     let mut entry = build_entry(&target, &options, context)?;
     if !options.plain {
-        entry_secrets::take_out(&mut sealed, name.as_str(), &mut entry, context).await?;
+        entry_secrets::take_out(&mut sealed_secrets, name.as_str(), &mut entry, context).await?;
     }
     let addition = Addition {
         entry,
         edit_target: edits::target_for_new_entry(options.scope.unwrap_or_default(), context),
         options: Options { replace: options.replace, dry_run: options.dry_run },
-        test: !options.no_test,
+        connects_afterwards: !options.no_test,
         name,
-        sealed,
+        sealed_secrets,
     };
     add(addition, context).await
 }
@@ -94,66 +94,67 @@ pub(crate) async fn add_json(args: AddJsonArgs, context: &Context) -> Result<Exi
     let text = input::read("the entry", args.entry, &context.screen).await?;
     let value = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("the entry of `{name}` is not JSON: {error}")))?;
-    let (mut entry, mut sealed) = (find_entry(name.as_str(), value)?, Sealed::default());
+    let (mut entry, mut sealed_secrets) = (find_entry(name.as_str(), value)?, Sealed::default());
     if !args.plain {
-        entry_secrets::take_out(&mut sealed, name.as_str(), &mut entry, context).await?;
+        entry_secrets::take_out(&mut sealed_secrets, name.as_str(), &mut entry, context).await?;
     }
     let addition = Addition {
         entry,
         edit_target: edits::target_for_new_entry(args.write.scope.unwrap_or_default(), context),
         options: Options { replace: args.replace, dry_run: args.write.dry_run },
-        test: !args.no_test,
+        connects_afterwards: !args.no_test,
         name,
-        sealed,
+        sealed_secrets,
     };
     add(addition, context).await
 }
 
 async fn add(addition: Addition, context: &Context) -> Result<Exit, Failure> {
-    let Addition { name, entry, edit_target, mut options, test, sealed } = addition;
+    let Addition { name, entry, edit_target, mut options, connects_afterwards, sealed_secrets } = addition;
     let hash = content_hash(&entry);
     let transport = transport_word(&entry);
     let run_edit = |options: Options| {
         let (path, server, entry) = (edit_target.path.clone(), name.clone(), entry.clone());
         edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options))
     };
-    // Tries the edit before a secret is stored, so that an entry that cannot be added leaves no secret behind.
+    // Tries the edit before a secret is stored. Otherwise an edit that fails would leave a secret behind.
     let preview = match run_edit(Options { dry_run: true, ..options }).await {
-        Err(already_exists)
-            if already_exists.code == "EXISTS" && context.screen.interactive() && !context.screen.json() =>
+        Err(exists_failure)
+            if exists_failure.code == "EXISTS" && context.screen.is_interactive() && !context.screen.prints_json() =>
         {
             options.replace = true;
             let preview = run_edit(Options { dry_run: true, ..options }).await?;
             context.screen.message(preview.diff.trim_end());
             if !options.dry_run && !context.confirm(&format!("Replace `{}`?", text::for_line(name.as_str()))).await {
-                return Err(already_exists);
+                return Err(exists_failure);
             }
             preview
         }
         preview => preview?,
     };
-    let edited = if options.dry_run {
+    let edit_result = if options.dry_run {
         preview
     } else {
-        entry_secrets::store(&sealed, context).await?;
+        entry_secrets::store(&sealed_secrets, context).await?;
         run_edit(options).await?
     };
     // A user who types an entry thereby agrees to run it in this folder.
     if !options.dry_run {
         edits::approve_written(name.as_str(), &hash, context).await?;
     }
-    let document = Document::new(name.as_str(), edit_target.scope, &edited, options.dry_run);
-    if !context.screen.json() {
-        let done_message = format!("added the {transport} server {name} to {}", edits::path_text(&edited.path));
+    let document = Document::new(name.as_str(), edit_target.scope, &edit_result, options.dry_run);
+    if !context.screen.prints_json() {
+        let done_message = format!("added the {transport} server {name} to {}", edits::path_text(&edit_result.path));
         edits::report(&done_message, &document, context).await?;
     }
-    entry_secrets::report_stored(&sealed, context);
-    for problem in &edited.warnings {
+    entry_secrets::report_stored(&sealed_secrets, context);
+    for problem in &edit_result.warnings {
         context.screen.problem(problem);
     }
-    let trial = if test && !options.dry_run { try_server(&name, &edited, context).await? } else { None };
+    let trial =
+        if connects_afterwards && !options.dry_run { try_server(&name, &edit_result, context).await? } else { None };
     let (server, failure) = trial.map_or((None, None), |trial| (Some(trial.server), trial.failure));
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&AddDocument { edit: &document, server }).await?;
     } else if let (Some(server), None) = (server, &failure) {
         let page = render::page(&[server], context.screen.layout());
@@ -190,9 +191,9 @@ fn parse_new_name(name: &str) -> Result<ServerName, Failure> {
 /// Refuses an address.
 fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
     let Target::Command { command, arguments } = &target else { return Ok(target) };
-    let shown = text::for_line(command);
+    let escaped = text::for_line(command);
     if args::looks_like_url(command) {
-        let message = format!("`{shown}` is an address, not a program");
+        let message = format!("`{escaped}` is an address, not a program");
         return Err(
             Failure::usage(message).hint("write it directly after the name, without `--` and without `-t stdio`")
         );
@@ -206,27 +207,27 @@ fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
     match words.split_first() {
         Some((program, rest)) if arguments.is_empty() && (!program.contains('/') || exists(program)) => {
             let name = text::for_line(program);
-            context.screen.note(&format!("`{shown}` was one word: the program is `{name}`, and the rest its arguments"));
+            context.screen.note(&format!("`{escaped}` was one word: the program is `{name}`, and the rest its arguments"));
             Ok(Target::Command { command: program.clone(), arguments: rest.to_vec() })
         }
-        _ => Err(Failure::usage(format!("`{shown}` is one word with spaces in it, and no program has that name")).hint(
+        _ => Err(Failure::usage(format!("`{escaped}` is one word with spaces in it, and no program has that name")).hint(
             "write the program and each of its arguments as words of their own, and options of `add` before the name",
         )),
     }
 }
 
-/// Refuses a `command` that is probably meant as an address: otherwise, `add` would treat it as a program, and the
-/// options after it as arguments of the program.
+/// Refuses a `command` that is probably meant as an address. Otherwise, `add` would take it for a program, and the
+/// options after it for arguments of that program.
 fn refuse_address(command: &str, context: &Context) -> Result<(), Failure> {
-    let shown = text::for_line(command);
+    let escaped = text::for_line(command);
     if command.contains("://") {
-        let message = format!("`{shown}` is not an address of a server: it must begin with http:// or https://");
+        let message = format!("`{escaped}` is not an address of a server: it must begin with http:// or https://");
         return Err(Failure::usage(message).hint("a command that looks like an address goes after `--`"));
     }
     if looks_like_address(command) && !context.folder.join(command).exists() {
-        let message = format!("`{shown}` looks like an address, and there is no such program");
+        let message = format!("`{escaped}` looks like an address, and there is no such program");
         return Err(Failure::usage(message).hint(format!(
-            "write https://{shown}, or http://{shown}; a command that looks like an address goes after `--`"
+            "write https://{escaped}, or http://{escaped}; a command that looks like an address goes after `--`"
         )));
     }
     Ok(())
@@ -249,25 +250,25 @@ fn looks_like_address(word: &str) -> bool {
 /// Returns the failure for words that follow a URL and are not options.
 fn invalid_options_failure(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
-    let first = rendered.lines().next().unwrap_or_default();
-    let message = first.strip_prefix("error: ").unwrap_or(first);
+    let first_line = rendered.lines().next().unwrap_or_default();
+    let message = first_line.strip_prefix("error: ").unwrap_or(first_line);
     Failure::usage(message).hint("toolrack add --help")
 }
 
-/// Reads a value for each variable that was given without one: at a terminal the user types it unseen, otherwise it is
-/// the next line of stdin. Returns the names of these variables.
+/// Reads a value for each variable that was given without one. At a terminal, the user types the value unseen;
+/// otherwise it is the next line of stdin. Returns the names of these variables.
 async fn ask_for_values(options: &mut AddOptions, context: &Context) -> Result<Vec<String>, Failure> {
     let mut asked_variables = Vec::new();
     for (name, value) in options.env.iter_mut().filter(|(_, value)| value.is_none()) {
-        if !context.screen.interactive() && std::io::stdin().is_terminal() {
+        if !context.screen.is_interactive() && std::io::stdin().is_terminal() {
             return Err(Failure::usage(format!("`-e {name}` has no value, and no user can be asked for it"))
                 .hint(format!("write -e {name}='${{{name}}}' to take it from the environment each time")));
         }
-        let typed = match context.screen.interactive() {
+        let typed_value = match context.screen.is_interactive() {
             true => input::ask_secret(name).await?,
             false => input::read_secret_line(name).await?,
         };
-        *value = Some(typed);
+        *value = Some(typed_value);
         asked_variables.push(name.clone());
     }
     Ok(asked_variables)
@@ -367,10 +368,10 @@ fn seconds(time: Duration) -> Value {
 
 /// Connects to the new server, even if other commands would start it only for a call, and returns the outcome. If
 /// another entry of the same name is used here instead of the new one, warns and returns `None`.
-async fn try_server(name: &ServerName, edited: &Edited, context: &Context) -> Result<Option<Trial>, Failure> {
+async fn try_server(name: &ServerName, edit_result: &Edited, context: &Context) -> Result<Option<Trial>, Failure> {
     let loaded = context.load().await?;
     let entry = loaded.entry(name.as_str());
-    if entry.and_then(|entry| entry.source.path.as_ref()) != Some(&edited.path) {
+    if entry.and_then(|entry| entry.source.path.as_ref()) != Some(&edit_result.path) {
         let used_entry = entry.map_or_else(|| "nothing".to_owned(), |entry| entry.source.to_string());
         context.screen.warning(&format!("the new entry is not used here: `{name}` is {used_entry}"));
         return Ok(None);
@@ -382,7 +383,7 @@ async fn try_server(name: &ServerName, edited: &Edited, context: &Context) -> Re
     };
     let failure = reach::server_failure(&host, &status);
     let mut server = Server::from(status);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         server.count_findings(&host.catalog().findings());
     }
     Ok(Some(Trial { server, failure }))

@@ -1,5 +1,5 @@
-//! Runs `toolrack config path`, `show` and `validate`. `Context` is what a command works with: its configuration,
-//! database, screen and servers.
+//! Runs `toolrack config path`, `show` and `validate`. An entry is the configuration of one server in a file. `Context`
+//! is what a command works with: its configuration, database, screen and servers.
 
 mod files;
 mod model;
@@ -80,7 +80,7 @@ struct ShowDocument<'a> {
 struct ValidateDocument<'a> {
     valid: bool,
     problems: &'a [Problem],
-    /// Secrets that entries name and that are not set.
+    /// Secrets that entries name, but that are not set.
     unset_secrets: &'a [String],
 }
 
@@ -100,7 +100,7 @@ async fn path(scope: Option<Scope>, context: &Context) -> Result<Exit, Failure> 
         }
         None => context.read().await.files.into_iter().map(|file| files::File::new(file.scope, file.path)).collect(),
     };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&PathDocument { files }).await?;
     } else if scope.is_some() {
         // Only the path, so that `$(…)` can use it.
@@ -113,7 +113,7 @@ async fn path(scope: Option<Scope>, context: &Context) -> Result<Exit, Failure> 
 
 async fn show(context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let servers = loaded.entries.iter().map(|entry| entry_render::Document::new(entry, &loaded)).collect();
         let problems = &loaded.problems;
         let model = loaded.settings.model.view();
@@ -139,7 +139,7 @@ async fn validate(files: Vec<PathBuf>, is_strict: bool, context: &Context) -> Re
         problems.iter().partition(|problem| problem.severity == Severity::Error);
     let valid = errors.is_empty() && (!is_strict || warnings.is_empty());
     let unset_secrets = secret::unset_secrets(&loaded, context).await;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context
             .screen
             .document(&ValidateDocument { valid, problems: &problems, unset_secrets: &unset_secrets })

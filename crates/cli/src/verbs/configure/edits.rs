@@ -1,4 +1,6 @@
-//! Contains what the verbs that edit a configuration file share.
+//! Shares code between the verbs that edit a configuration file: it finds the file, runs the edit and reports the
+//! change. An entry is the configuration of one server. A scope says which file has the entry: the user's, the
+//! project's, or the user's own file for the project.
 
 use std::path::{Path, PathBuf};
 
@@ -29,9 +31,9 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    pub(crate) fn new(name: &str, scope: ConfigScope, edited: &Edited, dry_run: bool) -> Self {
-        let (path, diff) = (edited.path.clone(), edited.diff.clone());
-        Self { name: name.to_owned(), scope: scope.as_str(), path, created: edited.created, dry_run, diff }
+    pub(crate) fn new(name: &str, scope: ConfigScope, edit_result: &Edited, dry_run: bool) -> Self {
+        let (path, diff) = (edit_result.path.clone(), edit_result.diff.clone());
+        Self { name: name.to_owned(), scope: scope.as_str(), path, created: edit_result.created, dry_run, diff }
     }
 }
 
@@ -64,7 +66,7 @@ pub(crate) fn find_entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry
     loaded.entry(name).ok_or_else(|| reach::no_such_server(name, loaded, Exit::Usage))
 }
 
-/// The failure for an entry of a file that the user named on the command line: such a file is not edited.
+/// Returns the failure for an entry of a file that the user named on the command line: such a file is not edited.
 pub(crate) fn not_editable(entry: &Entry) -> Failure {
     let message = format!("`{}` comes from {}, which was named with --mcp-config", entry.name, entry.source);
     Failure::usage(message).hint("edit that file by hand").server(&*entry.name)
@@ -91,10 +93,10 @@ pub(crate) async fn run(
     server: &str,
     edit: impl FnOnce() -> Result<Edited, EditError> + Send + 'static,
 ) -> Result<Edited, Failure> {
-    let edited = tokio::task::spawn_blocking(edit)
+    let result = tokio::task::spawn_blocking(edit)
         .await
         .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the file was not written"))?;
-    edited.map_err(|error| {
+    result.map_err(|error| {
         let (exit, code) = match error {
             EditError::Exists { .. } => (Exit::Usage, "EXISTS"),
             EditError::Missing { .. } => (Exit::Usage, "UNKNOWN_SERVER"),
@@ -111,7 +113,7 @@ pub(crate) async fn run(
 
 /// Prints `done_message` after an edit, or the diff after a dry run.
 pub(crate) async fn report(done_message: &str, document: &Document, context: &Context) -> Result<(), Failure> {
-    if context.screen.json() {
+    if context.screen.prints_json() {
         return context.screen.document(document).await;
     }
     if !document.dry_run {

@@ -26,7 +26,7 @@ pub(crate) struct GetArgs {
 pub(crate) async fn run(args: GetArgs, context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
     let entry = edits::find_entry(&loaded, &args.server)?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&Document::new(entry, &loaded)).await?;
     } else {
         context.screen.page(render::page(entry, &loaded, context.screen.layout())).await?;

@@ -1,4 +1,4 @@
-//! Runs `toolrack remove`.
+//! Runs `toolrack remove`. An entry is the configuration of one server in a file; a scope says in which file.
 
 use clap::Args;
 use toolrack_config::{
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: RemoveArgs, context: &Context) -> Result<Exit, Fai
 
     let (path, server, dry_run) = (edit_target.path.clone(), name.to_owned(), args.write.dry_run);
     let options = Options { dry_run, ..Options::default() };
-    let edited = edits::run(name, move || edit::remove(&path, &server, options)).await?;
+    let edit_result = edits::run(name, move || edit::remove(&path, &server, options)).await?;
     if let (ConfigScope::Project, Some(project), false) = (edit_target.scope, &entry.project, dry_run) {
         // If the entry is added again later, it needs a new approval.
         context.revoke(project, name).await?;
@@ -47,8 +47,8 @@ pub(crate) async fn run(args: RemoveArgs, context: &Context) -> Result<Exit, Fai
     if !dry_run {
         forget_switch(entry, &edit_target, context).await?;
     }
-    let done_message = format!("removed the server {name} from {}", edits::path_text(&edited.path));
-    edits::report(&done_message, &Document::new(name, edit_target.scope, &edited, dry_run), context).await?;
+    let done_message = format!("removed the server {name} from {}", edits::path_text(&edit_result.path));
+    edits::report(&done_message, &Document::new(name, edit_target.scope, &edit_result, dry_run), context).await?;
     if !dry_run && let Some(remaining) = context.read().await.entry(name) {
         context.screen.note(&format!("`{name}` now means the entry of {} ({})", remaining.source, remaining.scope));
     }

@@ -1,4 +1,4 @@
-//! Runs `toolrack enable` and `toolrack disable`.
+//! Runs `toolrack enable` and `toolrack disable`. An entry is the configuration of one server in a file.
 
 use clap::Args;
 use toolrack_config::{
@@ -59,7 +59,7 @@ async fn switch(args: SwitchArgs, enabled: bool, context: &Context) -> Result<Ex
     let is_override = entry.switched_by.as_ref().is_some_and(|source| source.path.as_ref() == Some(&path));
     // An `enabled` outside the entry's own file is removed if the entry itself already has the new state.
     let is_override_needless = is_override && entry.enabled != enabled && entry.enabled_itself == enabled;
-    let edited = edits::run(name, move || {
+    let edit_result = edits::run(name, move || {
         if is_override_needless {
             edit::remove(&path, &server, options)
         } else {
@@ -67,15 +67,15 @@ async fn switch(args: SwitchArgs, enabled: bool, context: &Context) -> Result<Ex
         }
     })
     .await?;
-    let done_message = if edited.diff.is_empty() {
-        format!("{name} is {state_word} already, in {}", edits::path_text(&edited.path))
+    let done_message = if edit_result.diff.is_empty() {
+        format!("{name} is {state_word} already, in {}", edits::path_text(&edit_result.path))
     } else {
-        format!("{state_word} {name} in {}", edits::path_text(&edited.path))
+        format!("{state_word} {name} in {}", edits::path_text(&edit_result.path))
     };
     if !dry_run {
         keep_approval(entry, &edit_target, context).await?;
     }
-    edits::report(&done_message, &Document::new(name, edit_target.scope, &edited, dry_run), context).await?;
+    edits::report(&done_message, &Document::new(name, edit_target.scope, &edit_result, dry_run), context).await?;
     if !dry_run
         && let Some(current_entry) = context.read().await.entry(name)
         && current_entry.enabled != enabled

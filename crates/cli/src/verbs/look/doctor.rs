@@ -1,5 +1,5 @@
-//! Runs `toolrack doctor`, which checks the configuration, this machine and the servers. `Context` is what a command
-//! works with: its configuration, database, screen and servers.
+//! Runs `toolrack doctor`, which checks the configuration, this machine and the servers. An entry is the configuration
+//! of one server in a file. `Context` is what a command works with: its configuration, database, screen and servers.
 
 mod contact;
 mod container;
@@ -44,13 +44,13 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) async fn run(args: DoctorArgs, context: &Context) -> Result<Exit, Failure> {
-    let named = &args.filter.servers;
+    let server_names = &args.filter.servers;
     let loaded = context.read().await;
-    for name in named {
+    for name in server_names {
         edits::find_entry(&loaded, name)?;
     }
     let mut checks = Vec::new();
-    if named.is_empty() {
+    if server_names.is_empty() {
         checks.extend(file_checks(&loaded));
         checks.extend(data_check(context).await);
         checks.extend(secrets_check(context).await);
@@ -60,16 +60,17 @@ pub(crate) async fn run(args: DoctorArgs, context: &Context) -> Result<Exit, Fai
         checks.extend(daemon_checks(context).await);
         checks.extend(container::engines(&loaded, context));
     }
-    let is_selected = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
+    let is_selected = |entry: &&Entry| server_names.is_empty() || server_names.contains(&entry.name);
     for entry in loaded.entries.iter().filter(is_selected) {
-        checks.extend(entry_checks(entry, &loaded, named, context).await);
+        checks.extend(entry_checks(entry, &loaded, server_names, context).await);
     }
     if !args.offline {
-        let unusable: Vec<_> = checks.iter().filter_map(|check| check.unusable_server().map(str::to_owned)).collect();
-        checks.extend(connection_checks(&loaded, named, &unusable, context).await?);
+        let unusable_servers: Vec<_> =
+            checks.iter().filter_map(|check| check.unusable_server().map(str::to_owned)).collect();
+        checks.extend(connection_checks(&loaded, server_names, &unusable_servers, context).await?);
     }
     let exit = checks.iter().find_map(|check| (check.health == Health::Bad).then_some(check.exit)).unwrap_or(Exit::Ok);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&Document { ok: exit == Exit::Ok, checks: &checks }).await?;
     } else {
         context.screen.page(render::page(&checks, context.screen.layout())).await?;
@@ -81,13 +82,13 @@ pub(crate) async fn run(args: DoctorArgs, context: &Context) -> Result<Exit, Fai
 fn file_checks(loaded: &Loaded) -> Vec<Check> {
     let mut checks = Vec::new();
     // Warnings about rules of `[policy]` that name no configured server.
-    let idle = loaded.idle_rules();
+    let idle_rule_problems = loaded.idle_rules();
     for file in &loaded.files {
         let path = file.path.display().to_string();
         let mut problem_checks = loaded
             .problems
             .iter()
-            .chain(&idle)
+            .chain(&idle_rule_problems)
             .filter(|problem| problem.path.as_ref() == Some(&file.path) && problem.entry.is_none())
             .map(Check::from_problem)
             .peekable();
@@ -104,13 +105,13 @@ fn file_checks(loaded: &Loaded) -> Vec<Check> {
 
 /// Returns a warning if the user's own file at `path` may hold secrets and other users of this machine can read it.
 fn exposed_secrets_check(path: &Path, scope: ConfigScope, loaded: &Loaded) -> Option<Check> {
-    let is_own = matches!(scope, ConfigScope::User | ConfigScope::Local);
+    let is_own_file = matches!(scope, ConfigScope::User | ConfigScope::Local);
     // In the view of an entry, `***` stands for a value that may be a secret.
     let holds_secrets = loaded
         .entries
         .iter()
         .any(|entry| entry.source.path.as_deref() == Some(path) && entry.view.to_string().contains("***"));
-    if !is_own || !holds_secrets || !others_can_read(path) {
+    if !is_own_file || !holds_secrets || !others_can_read(path) {
         return None;
     }
     let path = path.display().to_string();
@@ -144,13 +145,13 @@ async fn data_check(context: &Context) -> Vec<Check> {
 
 /// Checks where the key to the stored secrets is, and whether it can open them.
 async fn secrets_check(context: &Context) -> Option<Check> {
-    let stored = context.secret_store();
-    let key_place = stored.key_place();
+    let secret_store = context.secret_store();
+    let key_place = secret_store.key_place();
     // Without a database, no secret can be checked. The check `data` reports the missing database.
-    let names = stored.names().await.ok()?;
+    let names = secret_store.names().await.ok()?;
     let mut unreadable = Vec::new();
     for name in &names {
-        if let Err(error) = stored.get(name).await {
+        if let Err(error) = secret_store.get(name).await {
             unreadable.push((name, error));
         }
     }
@@ -218,8 +219,9 @@ fn egress_check(context: &Context) -> Option<Check> {
     Some(Check::good("egress", &rules.profile.to_string(), message))
 }
 
-/// Makes the checks of an entry that do not start its server. `named` are the servers that the user named, if any.
-async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], context: &Context) -> Vec<Check> {
+/// Makes the checks of an entry that do not start its server. `server_names` are the servers that the user named, if
+/// any.
+async fn entry_checks(entry: &Entry, loaded: &Loaded, server_names: &[String], context: &Context) -> Vec<Check> {
     let mut checks: Vec<_> = loaded
         .problems
         .iter()
@@ -247,7 +249,7 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], context:
         let hint = format!("toolrack pending {0}, then toolrack trust {0}", entry.name);
         let pending_check = Check::doubtful("trust", &entry.name, message).hint(hint);
         // A waiting entry fails the command only if the user has named it.
-        checks.push(if named.is_empty() { pending_check } else { pending_check.failing_with(Exit::NotTrusted) });
+        checks.push(if server_names.is_empty() { pending_check } else { pending_check.failing_with(Exit::NotTrusted) });
         return checks;
     }
     let spec = loaded.desired.get(entry.name.as_str()).filter(|spec| spec.enabled);
@@ -258,7 +260,8 @@ async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], context:
     checks
 }
 
-/// Checks that every placeholder of a server has a value and, outside a container, that its folder and program exist.
+/// Checks that every placeholder of a server has a value. If the server runs outside a container, also checks that its
+/// folder and its program exist.
 async fn placeholder_and_program_check(name: &str, spec: &ServerSpec, context: &Context) -> Option<Check> {
     let server = ServerName::new(name).ok()?;
     let hint = format!("correct the entry in {}", spec.source);
@@ -297,19 +300,19 @@ async fn placeholder_and_program_check(name: &str, spec: &ServerSpec, context: &
     }
 }
 
-/// Connects each server, and reports at which step a connection failed. Skips the servers in `unusable`, whose other
-/// checks show that they cannot start.
+/// Connects each server, and reports at which step a connection failed. Skips the servers in `unusable_servers`, whose
+/// other checks show that they cannot start.
 async fn connection_checks(
     loaded: &Loaded,
-    named: &[String],
-    unusable: &[String],
+    server_names: &[String],
+    unusable_servers: &[String],
     context: &Context,
 ) -> Result<Vec<Check>, Failure> {
     let mut desired = loaded.desired.clone();
     desired.retain(|name, spec| {
         let has_this_name = |other: &String| other == name.as_str();
-        let is_selected = named.is_empty() || named.iter().any(has_this_name);
-        is_selected && spec.enabled && spec.trust == Trust::Trusted && !unusable.iter().any(has_this_name)
+        let is_selected = server_names.is_empty() || server_names.iter().any(has_this_name);
+        is_selected && spec.enabled && spec.trust == Trust::Trusted && !unusable_servers.iter().any(has_this_name)
     });
     let specs = desired.clone();
     let host = context.connect_to_check(desired).await?;

@@ -30,30 +30,31 @@ pub(crate) struct ListArgs {
 }
 
 pub(crate) async fn run(args: ListArgs, context: &Context) -> Result<Exit, Failure> {
-    let named = &args.filter.servers;
+    let server_names = &args.filter.servers;
     let loaded = context.load().await?;
-    let mut servers = render::broken_servers(&loaded, named);
+    let mut servers = render::broken_servers(&loaded, server_names);
     // Unknown names stay in this list, so that connecting refuses them.
-    let mut usable = named.clone();
-    usable.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
-    // If the user named only broken entries, there is nothing to connect to.
-    if named.is_empty() || !usable.is_empty() {
-        let host = reach::connect_for_list(context, &loaded, &usable).await?;
+    let mut usable_names = server_names.clone();
+    usable_names.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
+    // If the user named only servers whose configuration is broken, there is nothing to connect to.
+    if server_names.is_empty() || !usable_names.is_empty() {
+        let host = reach::connect_for_list(context, &loaded, &usable_names).await?;
         servers.extend(host.status().into_iter().map(Server::from));
-        if context.screen.json() {
+        if context.screen.prints_json() {
             let findings = host.catalog().findings();
             servers.iter_mut().for_each(|server| server.count_findings(&findings));
         }
     }
     servers.sort_by(|a, b| a.name().cmp(b.name()));
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&Document { servers: &servers }).await?;
     } else {
         let page = render::page(&servers, context.screen.layout());
         context.screen.page(page).await?;
         // A file that could not be read may have servers.
         let are_files_readable = !loaded.problems.iter().any(Problem::is_error);
-        if named.is_empty() && are_files_readable && servers.iter().all(|server| server.name() == builtin::NAME) {
+        if server_names.is_empty() && are_files_readable && servers.iter().all(|server| server.name() == builtin::NAME)
+        {
             context.screen.note(match loaded.settings.role {
                 Role::Worker => {
                     "no servers are configured; `toolrack add NAME -- COMMAND` adds one, `toolrack import` those of other programs"

@@ -55,11 +55,11 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failu
         // A server that no file configures has an empty source in the log.
         servers.push((name.clone(), source.map(|path| path.display().to_string()).unwrap_or_default()));
     }
-    // With `--lines 0`, the newest line is read as well: what follows it is what `--follow` prints.
+    // With `--lines 0`, this also reads the newest line: `--follow` prints the lines after it.
     let query = LogQuery { servers, after: None, limit: args.lines.max(1) };
     let newest = context.stored_log_lines(&query).await?;
     let lines = if args.lines == 0 { &[] } else { &*newest };
-    if context.screen.json() && !args.follow {
+    if context.screen.prints_json() && !args.follow {
         context.screen.document(&Document { lines: lines.iter().map(Line::from).collect() }).await?;
         return Ok(Exit::Ok);
     }
@@ -74,14 +74,14 @@ pub(crate) async fn run(args: LogsArgs, context: &Context) -> Result<Exit, Failu
     follow(LogQuery { after: Some(last_id), limit: MAX_BATCH_LINES, ..query }, context).await
 }
 
-/// Shows the lines that `query` describes and those that come later, until the process ends, stdout is closed or the
+/// Shows the lines that `query` selects, and then new lines. Ends when the process is stopped, stdout is closed or the
 /// store fails.
 async fn follow(mut query: LogQuery, context: &Context) -> Result<Exit, Failure> {
     while !context.screen.is_stdout_closed() {
         let lines = context.stored_log_lines(&query).await?;
         query.after = lines.last().map(|line| line.id).or(query.after);
         show(&lines, context).await?;
-        // A full batch has more behind it.
+        // After a full batch, more lines may be stored already.
         if lines.len() < query.limit {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -90,7 +90,7 @@ async fn follow(mut query: LogQuery, context: &Context) -> Result<Exit, Failure>
 }
 
 async fn show(lines: &[LogLine], context: &Context) -> Result<(), Failure> {
-    if !context.screen.json() {
+    if !context.screen.prints_json() {
         return context.screen.page(render::page(lines)).await;
     }
     for line in lines {

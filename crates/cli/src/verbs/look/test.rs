@@ -31,26 +31,26 @@ pub(crate) struct TestArgs {
 }
 
 pub(crate) async fn run(args: TestArgs, context: &Context) -> Result<Exit, Failure> {
-    let named = &args.filter.servers;
+    let server_names = &args.filter.servers;
     let loaded = context.load().await?;
-    let mut desired = reach::select_servers(&loaded, named)?;
-    if named.is_empty() {
+    let mut desired = reach::select_servers(&loaded, server_names)?;
+    if server_names.is_empty() {
         // A server that the user switched off is not a failure.
         desired.retain(|_, spec| spec.enabled);
     }
     let (host, elapsed_times) = connect(desired, context).await?;
-    let mut tested = Vec::new();
+    let mut tested_servers = Vec::new();
     let mut failures = Vec::new();
     for status in host.status() {
         let why = host.why(status.name.as_str());
         failures.extend(reach::server_failure(&host, &status));
         let elapsed = elapsed_times.get(&status.name).copied();
-        tested.push(TestedServer::new(status, why, elapsed));
+        tested_servers.push(TestedServer::new(status, why, elapsed));
     }
-    if context.screen.json() {
-        context.screen.document(&Document { servers: &tested }).await?;
+    if context.screen.prints_json() {
+        context.screen.document(&Document { servers: &tested_servers }).await?;
     } else {
-        context.screen.page(render::page(&tested, context.screen.layout())).await?;
+        context.screen.page(render::page(&tested_servers, context.screen.layout())).await?;
     }
     failures.into_iter().next().map_or(Ok(Exit::Ok), Err)
 }
@@ -70,15 +70,15 @@ async fn connect(
             elapsed_times.insert(server, start.elapsed());
         }
     };
-    let connecting = context.connect_to_check(desired);
-    tokio::pin!(connecting);
+    let connect_future = context.connect_to_check(desired);
+    tokio::pin!(connect_future);
     let host = loop {
         tokio::select! {
             // Events come first, so that each gets the time at which it happened. A missed event only leaves its server
             // without a time.
             biased;
             event = events.recv() => event.into_iter().for_each(&mut record_time),
-            host = &mut connecting => break host?,
+            host = &mut connect_future => break host?,
         }
     };
     while let Ok(event) = events.try_recv() {

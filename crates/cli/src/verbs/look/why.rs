@@ -33,7 +33,7 @@ pub(crate) async fn run(args: WhyArgs, context: &Context) -> Result<Exit, Failur
         Target::Tool { server, tool } => host.why_of(server, tool, &args.selector),
         Target::ModelName(_) => host.why(&args.selector),
     };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&why).await?;
     } else {
         let page = page(&why, context.screen.layout());
@@ -47,8 +47,8 @@ pub(crate) async fn run(args: WhyArgs, context: &Context) -> Result<Exit, Failur
     Ok(if why.known { Exit::Ok } else { Exit::Tool })
 }
 
-/// The verdict, and a line for each step from the configuration to the name that models see. The first step that failed
-/// is the reason.
+/// Returns the verdict, and a line for each step from the configuration to the name that models see. The first step
+/// that failed is the reason.
 fn page(why: &Why, layout: Layout) -> String {
     let rows = steps(&why.steps, layout);
     let is_tool = why.selector.contains('/');

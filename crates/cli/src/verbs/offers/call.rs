@@ -1,7 +1,7 @@
 //! Runs `toolrack call`. `Context` is what a command works with: its configuration, database, screen and servers.
 //!
 //! A tool is in quarantine if its definition has changed and the user has not approved the change; the host refuses its
-//! calls. An artifact is the file in which the host keeps a result that is too long or is not text.
+//! calls. An artifact is a file of the host with a result that is too long or is not text.
 
 pub(crate) mod render;
 
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failu
         _ => failure,
     };
     let typed_arguments = arguments::parse(&args.arguments).map_err(|error| with_call_hint(error.into()))?;
-    let base = base_arguments(args.args.clone(), context).await?;
+    let base_arguments = base_arguments(args.args.clone(), context).await?;
 
     let loaded = context.load().await?;
     context.sample_with_configured_model(&loaded);
@@ -111,8 +111,8 @@ pub(crate) async fn run(args: CallArgs, context: &Context) -> Result<Exit, Failu
             .tool(&tool.name)
     };
     let is_lenient = !is_checked;
-    let arguments =
-        arguments::fit(base, typed_arguments, &schema, is_lenient).map_err(|error| with_tool_hint(error.into()))?;
+    let arguments = arguments::fit(base_arguments, typed_arguments, &schema, is_lenient)
+        .map_err(|error| with_tool_hint(error.into()))?;
     if is_checked {
         for remark in arguments::unnamed_argument_messages(&arguments, &schema) {
             context.screen.warning(&remark);
@@ -216,15 +216,15 @@ fn unknown_tool(host: &Host, unknown: &UnknownTool, target: &Target) -> Failure 
         return failure;
     }
     let catalog = host.catalog();
-    let server_tools = || catalog.tools().filter(|listed| Some(&listed.server) == named_server);
+    let server_tools = || catalog.tools().filter(|catalog_tool| Some(&catalog_tool.server) == named_server);
     let mut message = format!("there is no tool `{selector}`");
     if named_server.is_some() && server_tools().next().is_none() {
         message.push_str(": its server is connected, and offers no tools");
     }
     let server_tools = server_tools();
-    let similar = closest(tool, server_tools.map(|listed| listed.tool().name.as_str()));
-    let hint = match (similar, named_server, unknown.suggestions.as_slice()) {
-        (Some(similar), Some(server), _) => format!("did you mean `{server}/{similar}`?"),
+    let similar_tool = closest(tool, server_tools.map(|catalog_tool| catalog_tool.tool().name.as_str()));
+    let hint = match (similar_tool, named_server, unknown.suggestions.as_slice()) {
+        (Some(similar_tool), Some(server), _) => format!("did you mean `{server}/{similar_tool}`?"),
         (_, Some(server), _) => format!("`toolrack tools {server}` shows its tools"),
         (_, None, []) => "`toolrack tools` shows all tools".to_owned(),
         (_, None, names) => format!("did you mean `{}`?", names.join("` or `")),
@@ -233,7 +233,7 @@ fn unknown_tool(host: &Host, unknown: &UnknownTool, target: &Target) -> Failure 
     Failure { server: named_server.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
 }
 
-/// Returns the failure for a tool that its server lists, but that the host has excluded because it cannot be used.
+/// Returns the failure for an excluded tool: its server lists it, but the host cannot use it.
 fn excluded_tool(host: &Host, selector: &str, target: &Target) -> Option<Failure> {
     host.status().into_iter().find_map(|status| {
         let server = &status.name;
@@ -291,7 +291,7 @@ impl From<BadArguments> for Failure {
 /// # Errors
 /// When the result cannot be written, or the tool reported an error.
 async fn show(outcome: ToolOutcome, output: Option<&Path>, context: &Context) -> Result<Exit, Failure> {
-    if context.screen.json() {
+    if context.screen.prints_json() {
         // The serialized form is the documented output of `call --json`.
         context.screen.document(&outcome).await?;
     } else {
@@ -299,7 +299,7 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, context: &Context) ->
         let output = output.filter(|_| !outcome.is_error);
         let plain = (!outcome.is_error).then(|| render::plain(&outcome));
         let text = deliver::TextForms { escaped: render::page(&outcome), plain };
-        deliver::deliver(&render::raw(&outcome), text, output, &context.screen).await?;
+        deliver::deliver(&render::raw_pieces(&outcome), text, output, &context.screen).await?;
         for warning in &outcome.warnings {
             context.screen.warning(warning);
         }

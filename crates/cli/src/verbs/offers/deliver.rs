@@ -8,7 +8,7 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
-use super::call::render::Raw;
+use super::call::render::RawPiece;
 use crate::{
     error::{Exit, Failure},
     output,
@@ -39,7 +39,7 @@ pub(crate) struct TextForms {
 /// When the result cannot be written, or when more than one piece is not text, because one file cannot hold them. In
 /// the second case, the page is shown nevertheless: the user could see the result only by another call.
 pub(crate) async fn deliver(
-    pieces: &[Raw<'_>],
+    pieces: &[RawPiece<'_>],
     TextForms { escaped: page, plain }: TextForms,
     output: Option<&Path>,
     screen: &Screen,
@@ -49,7 +49,7 @@ pub(crate) async fn deliver(
     let Some(file) = output else {
         let stdout = None;
         return match (pieces, plain) {
-            ([Raw::Bytes(encoded)], _) if !screen.is_terminal() => match BASE64.decode(encoded) {
+            ([RawPiece::Bytes(encoded)], _) if !screen.is_terminal() => match BASE64.decode(encoded) {
                 Ok(bytes) => screen.bytes(bytes, stdout).await,
                 // For bytes that are not Base64, the page has a label.
                 Err(_) => screen.verbatim(page).await,
@@ -83,18 +83,20 @@ pub(crate) async fn deliver(
     Ok(())
 }
 
-fn is_bytes(piece: &Raw<'_>) -> bool {
-    matches!(piece, Raw::Bytes(_))
+fn is_bytes(piece: &RawPiece<'_>) -> bool {
+    matches!(piece, RawPiece::Bytes(_))
 }
 
-/// The content of the file for these pieces.
-fn file_content(pieces: &[Raw<'_>]) -> Result<Vec<u8>, Failure> {
-    let encoded: Vec<&str> =
-        pieces.iter().filter_map(|piece| if let Raw::Bytes(encoded) = piece { Some(*encoded) } else { None }).collect();
+/// Returns the content of the file for these pieces.
+fn file_content(pieces: &[RawPiece<'_>]) -> Result<Vec<u8>, Failure> {
+    let encoded: Vec<&str> = pieces
+        .iter()
+        .filter_map(|piece| if let RawPiece::Bytes(encoded) = piece { Some(*encoded) } else { None })
+        .collect();
     match encoded.as_slice() {
         [] => {
             let texts =
-                pieces.iter().filter_map(|piece| if let Raw::Text(text) = piece { Some(&**text) } else { None });
+                pieces.iter().filter_map(|piece| if let RawPiece::Text(text) = piece { Some(&**text) } else { None });
             Ok(texts.collect::<Vec<_>>().join("\n").into_bytes())
         }
         [only] => BASE64.decode(only).map_err(|_| {
@@ -117,20 +119,20 @@ fn file_content(pieces: &[Raw<'_>]) -> Result<Vec<u8>, Failure> {
 mod tests {
     use super::*;
 
-    fn code(pieces: &[Raw<'_>]) -> &'static str {
+    fn code(pieces: &[RawPiece<'_>]) -> &'static str {
         file_content(pieces).unwrap_err().code
     }
 
     #[test]
     fn a_file_gets_the_one_piece_that_is_not_text_or_all_text() {
-        let text = |text: &'static str| Raw::Text(text.into());
+        let text = |text: &'static str| RawPiece::Text(text.into());
         assert_eq!(file_content(&[text("a\u{1b}[m\r\n")]).unwrap(), b"a\x1b[m\r\n", "as it is");
         assert_eq!(file_content(&[text("a"), text("b")]).unwrap(), b"a\nb");
         assert_eq!(file_content(&[]).unwrap(), b"");
         for encoded in ["AAH/Ag==", "AAH/Ag"] {
-            assert_eq!(file_content(&[text("a"), Raw::Bytes(encoded)]).unwrap(), [0, 1, 255, 2]);
+            assert_eq!(file_content(&[text("a"), RawPiece::Bytes(encoded)]).unwrap(), [0, 1, 255, 2]);
         }
-        assert_eq!(code(&[Raw::Bytes("AAEC"), Raw::Bytes("AAEC")]), "SEVERAL_CONTENTS");
-        assert_eq!(code(&[Raw::Bytes("no base64")]), "BAD_CONTENT");
+        assert_eq!(code(&[RawPiece::Bytes("AAEC"), RawPiece::Bytes("AAEC")]), "SEVERAL_CONTENTS");
+        assert_eq!(code(&[RawPiece::Bytes("no base64")]), "BAD_CONTENT");
     }
 }

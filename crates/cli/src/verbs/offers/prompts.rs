@@ -48,7 +48,7 @@ pub(crate) async fn list(OffersArgs { filter: args, .. }: OffersArgs, context: &
     reach::conclude(context, failures, &args.servers)
 }
 
-/// The prompts of `servers`, and the failures of those that do not answer.
+/// Returns the prompts of `servers`, and the failures of those that do not answer.
 pub(crate) async fn list_for_servers(host: &Host, servers: &[ServerName]) -> (Vec<ServerPrompts>, Vec<Failure>) {
     super::ask_each_server(host, servers, list_prompts).await
 }
@@ -76,20 +76,20 @@ pub(crate) async fn get(args: PromptArgs, context: &Context) -> Result<Exit, Fai
             .hint("`toolrack prompts` shows all prompts"));
     };
     let (host, server) = reach::connect_to(context, &loaded, &server).await?;
-    let filled = host
+    let filled_prompt = host
         .get_prompt(server.as_str(), &prompt, &typed_arguments)
         .await
         .map_err(|error| Failure::from_call_error(&error))?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let document = FilledDocument {
             server: server.as_str(),
             prompt: &prompt,
-            description: filled.description.as_deref(),
-            messages: &filled.messages,
+            description: filled_prompt.description.as_deref(),
+            messages: &filled_prompt.messages,
         };
         context.screen.document(&document).await?;
     } else {
-        context.screen.verbatim(render::filled_page(&filled)).await?;
+        context.screen.verbatim(render::filled_page(&filled_prompt)).await?;
     }
     Ok(Exit::Ok)
 }

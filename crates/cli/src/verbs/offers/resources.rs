@@ -60,7 +60,7 @@ pub(crate) async fn list(OffersArgs { filter: args, .. }: OffersArgs, context: &
     reach::conclude(context, failures, &args.servers)
 }
 
-/// The resources of `servers`, and the failures of those that do not answer.
+/// Returns the resources of `servers`, and the failures of those that do not answer.
 pub(crate) async fn list_for_servers(host: &Host, servers: &[ServerName]) -> (Vec<ServerResources>, Vec<Failure>) {
     super::ask_each_server(host, servers, list_resources).await
 }
@@ -87,7 +87,7 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, context: &Cont
     // The parser has refused a command line without a URI.
     let uri = args.uri.as_deref().unwrap_or_default();
     let contents = host.read_resource(server.as_str(), uri).await.map_err(|error| Failure::from_call_error(&error))?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let document = ReadDocument { server: server.as_str(), uri, contents: &contents };
         return if args.follow {
             context.screen.record(&document).await
@@ -96,12 +96,12 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, context: &Cont
         };
     }
     let pieces: Vec<_> = contents.iter().map(call::render::raw_contents).collect();
-    let mut plain = render::read_plain(&contents);
-    if args.follow && !plain.ends_with('\n') {
+    let mut plain_text = render::read_plain(&contents);
+    if args.follow && !plain_text.ends_with('\n') {
         // The next version must begin on a new line.
-        plain.push('\n');
+        plain_text.push('\n');
     }
-    let text = deliver::TextForms { escaped: render::read_page(&contents), plain: Some(plain) };
+    let text = deliver::TextForms { escaped: render::read_page(&contents), plain: Some(plain_text) };
     deliver::deliver(&pieces, text, args.output.as_deref(), &context.screen).await
 }
 
@@ -124,7 +124,8 @@ async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, context: &Con
         if context.screen.is_stdout_closed() {
             return Ok(Exit::Ok);
         }
-        // A daemon holds the output of a command back until the command ends, unless the outbox is opened.
+        // If a daemon runs this command, the outbox (its queue of output) holds everything back until the command ends
+        // or the outbox is opened.
         context.screen.outbox().inspect(|outbox| outbox.open());
         tokio::select! {
             // Only one resource can have changed.

@@ -56,9 +56,9 @@ pub(crate) struct ToolsArgs {
 }
 
 pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Failure> {
-    let named = &args.servers;
+    let server_names = &args.servers;
     let loaded = context.load().await?;
-    match named.as_slice() {
+    match server_names.as_slice() {
         [word] if loaded.entry(word).is_none() => return show_single_tool(word, &args, &loaded, context).await,
         words => {
             let tool = words.iter().find(|word| word.contains('/') && loaded.entry(word).is_none());
@@ -68,23 +68,23 @@ pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Fail
             }
         }
     }
-    let host = reach::connect_for_list(context, &loaded, named).await?;
+    let host = reach::connect_for_list(context, &loaded, server_names).await?;
     let servers = host.status();
-    let failures = reach::server_failures(&host, named);
+    let failures = reach::server_failures(&host, server_names);
     let catalog = host.catalog();
     let listed_tools = match &args.search {
         Some(words) => search(&host, words, args.limit, &Selection::all()).await,
         None => all_tools(&catalog),
     };
     let empty_message = listed_tools.is_empty().then(|| empty_list_message(&catalog, args.search.as_deref()));
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let mut warnings = reach::failure_messages(&failures);
         warnings.extend(servers.iter().flat_map(|server| server.warnings.clone()));
         warnings.extend(empty_message.filter(|_| args.search.is_some()));
         context.screen.document(&render::document(&listed_tools, &servers, &warnings)).await?;
     } else {
         // Leave the instructions out when all servers are shown.
-        let with_instructions = if named.is_empty() { &[] } else { servers.as_slice() };
+        let with_instructions = if server_names.is_empty() { &[] } else { servers.as_slice() };
         let page = match args.search {
             Some(_) => render::ranked(&listed_tools, args.schema),
             None => render::page(&listed_tools, with_instructions, args.detail()),
@@ -105,7 +105,7 @@ pub(crate) async fn run(args: ToolsArgs, context: &Context) -> Result<Exit, Fail
             context.screen.note(&message);
         }
     }
-    reach::conclude(context, failures, named)
+    reach::conclude(context, failures, server_names)
 }
 
 impl ToolsArgs {
@@ -116,11 +116,11 @@ impl ToolsArgs {
 
 /// Says how many tools of these servers are not shown, and why. Returns `None` if all tools are shown.
 fn unshown_tools_note(servers: &[ServerStatus]) -> Option<String> {
-    let hidden: usize = servers.iter().map(|server| server.tools_hidden).sum();
+    let left_out: usize = servers.iter().map(|server| server.tools_hidden).sum();
     let quarantined = servers.iter().flat_map(|server| &server.quarantined).filter(|tool| !tool.usable).count();
     let unusable: usize = servers.iter().map(|server| server.unusable.len()).sum();
     let kinds = [
-        (hidden, "that `tools` in an entry leaves out"),
+        (left_out, "that `tools` in an entry leaves out"),
         (quarantined, "in quarantine"),
         (unusable, "that cannot be used"),
     ];
@@ -146,7 +146,7 @@ async fn show_single_tool(word: &str, args: &ToolsArgs, loaded: &Loaded, context
             let hint = if is_similar { no_server.hint.clone() } else { failure.hint };
             return Err(Failure { message: format!("there is no server and no tool `{word}`"), hint, ..no_server });
         }
-        catalog_tool => catalog_tool?,
+        result => result?,
     };
     let selector = catalog_tool.selector();
     if host.catalog().quarantined_tool(&selector).is_some() {
@@ -157,7 +157,7 @@ async fn show_single_tool(word: &str, args: &ToolsArgs, loaded: &Loaded, context
             .tool(&catalog_tool.tool().name));
     }
     let verdict = policy::verdict_for_model(&catalog_tool, loaded);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let servers: Vec<_> = host.status().into_iter().filter(|server| server.name == catalog_tool.server).collect();
         let warnings: Vec<_> = servers.iter().flat_map(|server| server.warnings.clone()).collect();
         context.screen.document(&render::single_tool_document(&catalog_tool, &verdict, &servers, &warnings)).await?;
@@ -181,13 +181,13 @@ pub(crate) async fn search(host: &Host, words: &str, limit: usize, selection: &S
 }
 
 /// Returns the message for an empty list, with similar names if the user searched.
-fn empty_list_message(catalog: &Catalog, searched: Option<&str>) -> String {
-    let Some(words) = searched else {
+fn empty_list_message(catalog: &Catalog, search_words: Option<&str>) -> String {
+    let Some(words) = search_words else {
         return "there are no tools".to_owned();
     };
     let message = format!("no tool fits `{}`", text::for_line(&text::clip(words, MAX_REPEATED_BYTES)));
-    let similar = catalog.select(words).err().map(|unknown| unknown.suggestions).unwrap_or_default();
-    match similar.as_slice() {
+    let similar_names = catalog.select(words).err().map(|unknown| unknown.suggestions).unwrap_or_default();
+    match similar_names.as_slice() {
         [] => message,
         names => format!(
             "{message}; did you mean {}?",

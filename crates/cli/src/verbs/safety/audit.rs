@@ -58,7 +58,7 @@ pub(crate) async fn run(verb: AuditVerb, context: &Context) -> Result<Exit, Fail
 async fn list(args: ListAuditArgs, context: &Context) -> Result<Exit, Failure> {
     let query = newest_query(args.newest, context);
     let rows = context.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&ListDocument { rows: rows.into_iter().map(Row::from).collect() }).await?;
         return Ok(Exit::Ok);
     }
@@ -75,7 +75,7 @@ async fn verify(args: VerifyAuditArgs, context: &Context) -> Result<Exit, Failur
     match verification {
         Ok(chain) => {
             let end = chain.end.to_string();
-            if context.screen.json() {
+            if context.screen.prints_json() {
                 let (rows, first) = (Some(chain.rows), Some(chain.first));
                 let document = VerifyDocument { ok: true, rows, first, end: Some(end), ..VerifyDocument::default() };
                 context.screen.document(&document).await?;
@@ -85,15 +85,15 @@ async fn verify(args: VerifyAuditArgs, context: &Context) -> Result<Exit, Failur
             }
             Ok(Exit::Ok)
         }
-        Err(broken) if context.screen.json() => {
-            let (broken_at, why) = (Some(broken.row()), Some(broken.to_string()));
+        Err(chain_break) if context.screen.prints_json() => {
+            let (broken_at, why) = (Some(chain_break.row()), Some(chain_break.to_string()));
             context.screen.document(&VerifyDocument { broken_at, why, ..VerifyDocument::default() }).await?;
             Ok(Exit::Other)
         }
-        Err(broken) => {
-            let message = format!("the audit log is damaged: {broken}");
+        Err(chain_break) => {
+            let message = format!("the audit log is damaged: {chain_break}");
             let failure = Failure::new(Exit::Other, "AUDIT_BROKEN", message);
-            Err(match broken {
+            Err(match chain_break {
                 Break::Forgotten { .. } => failure.hint("give an end that is newer"),
                 _ => failure
                     .hint("`toolrack audit export` prints the rows; those before the damaged one were not changed"),
@@ -110,7 +110,7 @@ async fn export(args: ExportAuditArgs, context: &Context) -> Result<Exit, Failur
         let rows = store.oldest_audit_rows(&query).await.map_err(|error| database::unusable(&error))?;
         let is_last = rows.len() < PAGE_ROWS;
         query.after = rows.last().map_or(query.after, |row| row.seq);
-        if context.screen.json() {
+        if context.screen.prints_json() {
             all_rows.extend(rows);
         } else {
             for row in &rows {
@@ -121,7 +121,7 @@ async fn export(args: ExportAuditArgs, context: &Context) -> Result<Exit, Failur
             break;
         }
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&ExportDocument { rows: all_rows.iter().map(ExportedRow::from).collect() }).await?;
     }
     Ok(Exit::Ok)
@@ -133,7 +133,7 @@ pub(super) fn newest_query(NewestRows { filter, denied, limit }: NewestRows, con
 }
 
 fn filter_query(filter: AuditFilter, context: &Context) -> AuditQuery {
-    // Without an earliest time if the clock cannot go back so far.
+    // If the clock cannot go back so far, the query has no earliest time.
     let since = filter.since.and_then(|since| SystemTime::now().checked_sub(since));
     AuditQuery {
         server: filter.server,

@@ -1,5 +1,6 @@
 //! Runs `toolrack policy test`, `list`, `answers` and `forget`. A standing answer (`always`) of the user lets a tool
-//! run without a question. `Context` is what a command works with: its configuration, database, screen and servers.
+//! run without a question. Claims are what a server says about a tool, such as that it only reads. `Context` is what a
+//! command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
 pub(crate) mod render;
@@ -62,8 +63,8 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
     };
     let name = ServerName::new(server).map_err(|error| Failure::usage(error.to_string()))?;
     // The schema of the tool is not known, so an empty one accepts all arguments.
-    let (base, any_schema, is_lenient) = (Map::new(), Value::Object(Map::new()), false);
-    let arguments = arguments::fit(base, typed_arguments, &any_schema, is_lenient)?;
+    let (base_arguments, any_schema, is_lenient) = (Map::new(), Value::Object(Map::new()), false);
+    let arguments = arguments::fit(base_arguments, typed_arguments, &any_schema, is_lenient)?;
     let claims = known_claims(entry, tool, context).await;
     // Without known claims, the tool counts as one that claims nothing.
     let assumed_claims = claims.clone().unwrap_or_default();
@@ -80,7 +81,7 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
         Err(_) => None,
     };
     let document = TestDocument::new(&request, claims, &policy.explain(&request), answer);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&document).await?;
     } else {
         context.screen.page(render::test_page(&document)).await?;
@@ -88,7 +89,7 @@ async fn test(args: TestPolicyArgs, context: &Context) -> Result<Exit, Failure> 
     Ok(Exit::Ok)
 }
 
-/// The verdict on a model's call of `tool` without arguments.
+/// Returns the verdict on a model's call of `tool` without arguments.
 pub(crate) fn verdict_for_model(tool: &CatalogTool, loaded: &Loaded) -> CallVerdict {
     let (caller, arguments) = (Caller::local(Way::Agent), Map::new());
     let (name, claims) = (&tool.tool().name, &tool.tool().annotations);
@@ -120,10 +121,10 @@ async fn known_claims(entry: &Entry, tool: &str, context: &Context) -> Option<An
 }
 
 /// Parses a caller, such as `gateway/claude-code`.
-fn parse_caller(typed: &str) -> Result<Caller, Failure> {
-    let (way, name) = match typed.split_once('/') {
+fn parse_caller(typed_caller: &str) -> Result<Caller, Failure> {
+    let (way, name) = match typed_caller.split_once('/') {
         Some((way, name)) => (way, Some(name)),
-        None => (typed, None),
+        None => (typed_caller, None),
     };
     let way = match way {
         "agent" => Way::Agent,
@@ -150,7 +151,7 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
     let policy = &loaded.settings.policy;
     let rules: Vec<_> = policy.rules().map(RuleLine::from).collect();
     let (otherwise, allow_read_only) = policy.default_effect();
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&ListDocument { rules, otherwise, allow_read_only }).await?;
         return Ok(Exit::Ok);
     }
@@ -165,7 +166,7 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
 async fn answers(context: &Context) -> Result<Exit, Failure> {
     let answers: Vec<StandingAnswer> =
         context.store()?.answers(OwnerFilter::All).await.map_err(|error| database::unusable(&error))?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context
             .screen
             .document(&AnswersDocument { answers: answers.into_iter().map(ShownAnswer::from).collect() })
@@ -192,7 +193,7 @@ async fn forget(args: ForgetAnswersArgs, context: &Context) -> Result<Exit, Fail
         let failure = Failure::new(Exit::Usage, "NO_ANSWER", "there is no standing answer about this");
         return Err(failure.hint("`toolrack policy answers` shows all standing answers"));
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&ForgottenAnswers { forgotten }).await?;
     } else {
         context.screen.note(&format!("{} taken back", count(forgotten, "answer")));

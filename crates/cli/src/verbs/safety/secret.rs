@@ -1,4 +1,5 @@
-//! Runs `toolrack secret set`, `list`, `rm` and `key`.
+//! Runs `toolrack secret set`, `list`, `rm` and `key`. Secrets are stored sealed: encrypted with a key. An entry is the
+//! configuration of one server in a file.
 //!
 //! The user types values unseen, and only servers get them: nothing here prints a value.
 
@@ -83,7 +84,7 @@ async fn set(args: SetSecretArgs, context: &Context) -> Result<Exit, Failure> {
         context.screen.warning(&format!("`{name}` is so short that it is not hidden where a server repeats it"));
     }
     let used_by = servers_by_secret(&context.read().await).remove(name).unwrap_or_default();
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&StoredSecret { name, replaced, used_by }).await?;
         return Ok(Exit::Ok);
     }
@@ -98,7 +99,7 @@ async fn set(args: SetSecretArgs, context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Returns a note that says where a new key is, if it is in a keychain or could not be stored in one.
+/// Returns a note about the place of a new key, if the key is in a keychain or could not be stored in one.
 fn new_key_note(secret_store: &SecretStore) -> Option<String> {
     match (secret_store.key_location(), secret_store.refusal()) {
         (KeyLocation::Keychain, _) => Some(format!("the key to it is in {}", secret_store.key_place())),
@@ -109,7 +110,7 @@ fn new_key_note(secret_store: &SecretStore) -> Option<String> {
 
 /// Reads a value: at a terminal, the user types it; otherwise, it is the content of stdin without the last line break.
 async fn read_value(name: &str, context: &Context) -> Result<String, Failure> {
-    if context.screen.interactive() {
+    if context.screen.is_interactive() {
         return input::ask_secret(name).await;
     }
     if std::io::stdin().is_terminal() {
@@ -135,7 +136,7 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
     secrets.extend(servers.into_iter().map(|(name, used_by)| ListedSecret { name, is_set: false, used_by }));
     secrets.sort_by(|a, b| a.name.cmp(&b.name));
     let list = SecretList { secrets, key: secret_store.key_place() };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&list).await?;
         return Ok(Exit::Ok);
     }
@@ -157,11 +158,11 @@ async fn remove(args: &RemoveSecretArgs, context: &Context) -> Result<Exit, Fail
     if !context.secret_store().remove(name).await.map_err(|error| secrets_failure(&error))? {
         let names = context.secret_store().names().await.map_err(|error| secrets_failure(&error))?;
         let unknown = Failure::new(Exit::Usage, "UNKNOWN_SECRET", format!("there is no secret `{name}`"));
-        let similar = closest(name, names.iter().map(String::as_str));
-        return Err(unknown.with_suggestion(similar, "`toolrack secret list` shows all"));
+        let similar_name = closest(name, names.iter().map(String::as_str));
+        return Err(unknown.with_suggestion(similar_name, "`toolrack secret list` shows all"));
     }
     let used_by = servers_by_secret(&context.read().await).remove(name).unwrap_or_default();
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&RemoveDocument { removed: name }).await?;
         return Ok(Exit::Ok);
     }
@@ -192,7 +193,7 @@ async fn key(args: &KeyArgs, context: &Context) -> Result<Exit, Failure> {
     // Without a database, the time of the change is not known, but the place is.
     let changed_at = secret_store.key_changed_at().await.ok().flatten().and_then(|at| DateTime::from_timestamp(at, 0));
     let changed_at = changed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&KeyDocument { source, place, moved, resealed, changed_at }).await?;
         return Ok(Exit::Ok);
     }
@@ -226,7 +227,7 @@ fn sealed_values(count: usize) -> String {
 /// shown: a key with a typing error would make everything unreadable.
 async fn new_key(context: &Context) -> Result<String, Failure> {
     let key = read_value("new key", context).await?;
-    if context.screen.interactive() && input::ask_secret("new key again").await? != key {
+    if context.screen.is_interactive() && input::ask_secret("new key again").await? != key {
         return Err(Failure::usage("these are two different keys, and nothing was changed"));
     }
     Ok(key)

@@ -1,5 +1,5 @@
-//! Runs `toolrack login`, `logout` and `auth status`. `Context` is what a command works with: its configuration,
-//! database, screen and servers.
+//! Runs `toolrack login`, `logout` and `auth status`. An entry is the configuration of one server in a file. `Context`
+//! is what a command works with: its configuration, database, screen and servers.
 
 pub(crate) mod args;
 pub(crate) mod render;
@@ -59,7 +59,7 @@ pub(crate) async fn login(args: LoginArgs, context: &Context) -> Result<Exit, Fa
         screen: Arc::clone(&context.screen),
         terminal: context.terminal(),
         loopback,
-        opens_browser: !args.no_browser && context.screen.interactive(),
+        opens_browser: !args.no_browser && context.screen.is_interactive(),
         can_paste: args.no_browser && !context.has_no_input(),
     };
     let sign_in = context.sign_in();
@@ -77,12 +77,12 @@ async fn connect_and_show(
     context: &Context,
 ) -> Result<Exit, Failure> {
     let Target { name, spec, .. } = target;
-    let mut tools = None;
+    let mut tool_count = None;
     let mut failure = None;
     let host = context.connect_to_check(Desired::from([(name.clone(), spec)])).await?;
     // The host has only this one server.
     for status in host.status() {
-        tools = Some(status.tools);
+        tool_count = Some(status.tools);
         failure = reach::server_failure(&host, &status);
     }
     let logged_in = LoggedIn {
@@ -92,9 +92,9 @@ async fn connect_and_show(
         scopes: &signed_in.scopes,
         expires_at: signed_in.expires,
         renewable: signed_in.renewable,
-        tools: tools.filter(|_| failure.is_none()),
+        tools: tool_count.filter(|_| failure.is_none()),
     };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&logged_in).await?;
     } else {
         context.screen.page(render::logged_in(&logged_in)).await?;
@@ -120,7 +120,7 @@ pub(crate) async fn logout(args: LogoutArgs, context: &Context) -> Result<Exit, 
         }
     };
     let logged_out = LoggedOut { server: target.name.as_str(), was_signed_in: revoked.is_some(), revoked };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&logged_out).await?;
     } else {
         context.screen.page(render::logged_out(&logged_out)).await?;
@@ -138,7 +138,7 @@ pub(crate) async fn auth(verb: AuthVerb, context: &Context) -> Result<Exit, Fail
         rows.push(AccountRow::new(account, servers));
     }
     let status = StatusDocument { accounts: rows };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&status).await?;
         return Ok(Exit::Ok);
     }
@@ -149,8 +149,8 @@ pub(crate) async fn auth(verb: AuthVerb, context: &Context) -> Result<Exit, Fail
     Ok(Exit::Ok)
 }
 
-/// Returns the configured servers that use the sign-in of `account` at `resource`. Leaves out entries that wait for the
-/// user's agreement, because their placeholders must not be filled in yet, and entries whose URL has no value.
+/// Returns the configured servers that use the sign-in of `account` at `resource`. Leaves out entries without a URL.
+/// Also leaves out entries that wait for the user's agreement: their placeholders must not be filled in yet.
 async fn servers_using_account(resource: &str, account: &str, loaded: &Loaded, context: &Context) -> Vec<String> {
     let mut servers = Vec::new();
     for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust == Trust::Trusted) {

@@ -107,13 +107,13 @@ async fn migrate(args: MigrateArgs, context: &Context) -> Result<Exit, Failure> 
         true => Vec::new(),
         false => {
             let server = DatabaseServer::connect(&target_database, &context.environment).await?;
-            let moved = Box::pin(move_all(&sources, &team, &server, context)).await;
+            let move_result = Box::pin(move_all(&sources, &team, &server, context)).await;
             server.close().await;
-            moved?
+            move_result?
         }
     };
     let document = MigrateDocument { moved };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&document).await?;
         return Ok(Exit::Ok);
     }
@@ -139,7 +139,7 @@ fn sources(file: &TeamFile, data_folder: PathBuf) -> Vec<Source> {
     std::iter::once(Source { tenant: None, data_folder }).chain(file.tenants.iter().map(tenant_source)).collect()
 }
 
-/// The database to move the rows to.
+/// Returns the database to move the rows to.
 fn target_database(file: &TeamFile, to: Option<String>) -> Result<StoreTable, Failure> {
     match (to.map(StoreUrl::Text), &file.store) {
         (Some(url), Some(table)) => Ok(StoreTable { url, ..table.clone() }),
@@ -166,9 +166,9 @@ async fn move_all(
     for source in sources {
         let store = source.open().await?;
         // Fails if the rows cannot be moved. Rows that were moved earlier pass: `move_rows` itself notices them.
-        let checked = server.check_movable(source.tenant.as_deref(), &store).await;
+        let result = server.check_movable(source.tenant.as_deref(), &store).await;
         store.close().await;
-        checked.map_err(|failure| with_source(failure, source))?;
+        result.map_err(|failure| with_source(failure, source))?;
     }
     let mut moved_files = Vec::new();
     for source in sources {
@@ -178,8 +178,8 @@ async fn move_all(
         let moved_rows = server.move_rows(source.tenant.as_deref(), &store).await;
         store.close().await;
         let moved_rows = moved_rows.map_err(|failure| with_source(failure, source))?;
-        if let Err(broken) = &moved_rows.audit {
-            context.screen.warning(&format!("the audit log of {name} was broken before, and still is: {broken}"));
+        if let Err(chain_break) = &moved_rows.audit {
+            context.screen.warning(&format!("the audit log of {name} was broken before, and still is: {chain_break}"));
         }
         // The link tells other commands that the rows are in the database now.
         link::write(&source.data_folder, &Link { team: team.to_owned(), tenant: source.tenant.clone() })?;
@@ -199,19 +199,16 @@ fn with_source(failure: Failure, source: &Source) -> Failure {
 
 /// Returns a line for each file.
 fn page(document: &MigrateDocument) -> String {
-    let line = |moved: &MovedFile| {
-        let tables = moved.tables.iter().filter(|table| table.rows > 0).count();
-        let rows = format!(
-            "{} in {}",
-            count(usize::try_from(moved.rows).unwrap_or(usize::MAX), "row"),
-            count(tables, "table")
-        );
-        let audit = moved.audit_rows.map_or_else(
+    let line = |file: &MovedFile| {
+        let tables = file.tables.iter().filter(|table| table.rows > 0).count();
+        let rows =
+            format!("{} in {}", count(usize::try_from(file.rows).unwrap_or(usize::MAX), "row"), count(tables, "table"));
+        let audit = file.audit_rows.map_or_else(
             || Cell::new(Tone::Bad, "the audit log is broken"),
             |rows| Cell::new(Tone::Good, format!("{rows} rows of the audit log verified")),
         );
-        let name = moved.tenant.as_deref().unwrap_or("(team)");
-        let word = if moved.was_already_moved { "moved earlier" } else { "moved" };
+        let name = file.tenant.as_deref().unwrap_or("(team)");
+        let word = if file.was_already_moved { "moved earlier" } else { "moved" };
         vec![Cell::new(Tone::Strong, name), Cell::new(Tone::Plain, word), Cell::new(Tone::Plain, rows), audit]
     };
     columns(&document.moved.iter().map(line).collect::<Vec<_>>()).join("\n")

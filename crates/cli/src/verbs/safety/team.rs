@@ -55,19 +55,19 @@ pub(crate) async fn run(verb: TeamVerb, context: &Context) -> Result<Exit, Failu
     }
 }
 
-/// The operator of the machine, who typed the command.
+/// Returns the caller for the audit log: the operator of the machine, who typed the command.
 fn operator() -> Caller {
     Caller::local(Way::Cli)
 }
 
-/// The database, with the tables of a team.
+/// Opens the tables of a team in the database.
 async fn team_store(context: &Context) -> Result<TeamStore, Failure> {
     context.store()?.with_team().await.map_err(|error| database::unusable(&error))
 }
 
 async fn token(args: &TokenArgs, context: &Context) -> Result<Exit, Failure> {
     let store = &team_store(context).await?;
-    let member = described_member(args, store).await?;
+    let member = member_from_options(args, store).await?;
     store.put_member(&member, &operator()).await.map_err(|error| database::unusable(&error))?;
     let secret =
         Secret::new(Purpose::Personal).map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
@@ -82,7 +82,7 @@ async fn token(args: &TokenArgs, context: &Context) -> Result<Exit, Failure> {
     let id = store.keep_token(owner, &new_token, &operator()).await.map_err(|error| database::unusable(&error))?;
     let id = id.ok_or_else(|| Failure::new(Exit::Other, "NO_MEMBER", "the member was removed meanwhile"))?;
     let ends_at = ends_at.to_rfc3339_opts(SecondsFormat::Secs, true);
-    if context.screen.json() {
+    if context.screen.prints_json() {
         let profile = args.profile.as_deref();
         let document = NewTokenDocument { token: secret.reveal(), id, member: (&member).into(), profile, ends_at };
         context.screen.document(&document).await?;
@@ -100,21 +100,21 @@ async fn token(args: &TokenArgs, context: &Context) -> Result<Exit, Failure> {
 }
 
 /// Returns the member that the options describe: an existing one with the changes of the options, or a new one.
-async fn described_member(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Failure> {
+async fn member_from_options(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Failure> {
     let owner = MemberIdentity { issuer: ISSUER, subject: &args.member };
-    let existing = store.member(owner).await.map_err(|error| database::unusable(&error))?;
-    let tenant = args.tenant.as_deref().or(existing.as_ref().map(Principal::tenant)).ok_or_else(|| {
+    let existing_member = store.member(owner).await.map_err(|error| database::unusable(&error))?;
+    let tenant = args.tenant.as_deref().or(existing_member.as_ref().map(Principal::tenant)).ok_or_else(|| {
         Failure::usage(format!("the team has no member `{}` yet: say which tenant it belongs to", args.member))
             .hint(format!("toolrack team token {} --tenant TENANT", shell_words::quote(&args.member)))
     })?;
-    let kind = match &existing {
+    let kind = match &existing_member {
         _ if args.service => Kind::Service,
-        Some(existing) => existing.kind(),
+        Some(existing_member) => existing_member.kind(),
         None => Kind::Person,
     };
-    let role = args.role.map(Into::into).or(existing.as_ref().map(Principal::role)).unwrap_or_default();
-    let groups: Vec<&str> = match &existing {
-        Some(existing) if args.group.is_empty() => existing.groups().collect(),
+    let role = args.role.map(Into::into).or(existing_member.as_ref().map(Principal::role)).unwrap_or_default();
+    let groups: Vec<&str> = match &existing_member {
+        Some(existing_member) if args.group.is_empty() => existing_member.groups().collect(),
         _ => args.group.iter().map(String::as_str).collect(),
     };
     let invalid_member = |error: BadPrincipal| Failure::usage(error.to_string());
@@ -130,15 +130,16 @@ async fn members(args: &TenantArgs, context: &Context) -> Result<Exit, Failure> 
 }
 
 async fn tokens(args: &TenantArgs, context: &Context) -> Result<Exit, Failure> {
-    let selection = args.tenant.as_deref().map_or(TokenFilter::All, TokenFilter::OfTenant);
-    let tokens = team_store(context).await?.team_tokens(selection).await.map_err(|error| database::unusable(&error))?;
+    let token_filter = args.tenant.as_deref().map_or(TokenFilter::All, TokenFilter::OfTenant);
+    let tokens =
+        team_store(context).await?.team_tokens(token_filter).await.map_err(|error| database::unusable(&error))?;
     let list = render::TokensDocument { tokens: tokens.iter().map(MemberToken::from).collect() };
     show(&list, render::tokens_page(&list), "tokens", context).await
 }
 
 /// Shows a list: as JSON, or as `page`, which must be empty if the list is empty. `plural` names its items in messages.
 async fn show(list: &impl Serialize, page: String, plural: &str, context: &Context) -> Result<Exit, Failure> {
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(list).await?;
         return Ok(Exit::Ok);
     }
@@ -150,19 +151,19 @@ async fn show(list: &impl Serialize, page: String, plural: &str, context: &Conte
 }
 
 async fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, Failure> {
-    let selection = match (&args.id, &args.member) {
+    let token_filter = match (&args.id, &args.member) {
         (_, Some(member)) => TokenFilter::Of(MemberIdentity { issuer: &args.issuer, subject: member }),
         (Some(id), None) => TokenFilter::Id(id),
         (None, None) => return Err(Failure::usage("say which token").hint("`toolrack team tokens` shows their ids")),
     };
     let store = team_store(context).await?;
-    let revoked = store.revoke_tokens(selection, &operator()).await.map_err(|error| database::unusable(&error))?;
+    let revoked = store.revoke_tokens(token_filter, &operator()).await.map_err(|error| database::unusable(&error))?;
     if revoked == 0 {
         if let Some(id) = &args.id {
             let message = format!("the team has no token with the id `{}`", text::for_line(id));
             return Err(Failure::usage(message).hint("`toolrack team tokens` shows their ids"));
         }
-        // A member without tokens is no mistake, but one who does not exist may be misspelt, or be of another issuer.
+        // A known member without tokens is no mistake. An unknown one may be misspelt, or be of another issuer.
         if let Some(member) = &args.member {
             let owner = MemberIdentity { issuer: &args.issuer, subject: member };
             if store.member(owner).await.map_err(|error| database::unusable(&error))?.is_none() {
@@ -170,7 +171,7 @@ async fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, Failure> {
             }
         }
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&RevokeDocument { revoked }).await?;
         return Ok(Exit::Ok);
     }
@@ -185,15 +186,15 @@ fn no_such_member(member: &str, issuer: &str) -> Failure {
 
 async fn remove(args: &RemoveMemberArgs, context: &Context) -> Result<Exit, Failure> {
     let owner = MemberIdentity { issuer: &args.issuer, subject: &args.member };
-    let removed = team_store(context)
+    let was_member = team_store(context)
         .await?
         .remove_member(owner, &operator())
         .await
         .map_err(|error| database::unusable(&error))?;
-    if !removed {
+    if !was_member {
         return Err(no_such_member(&args.member, &args.issuer));
     }
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&RemoveDocument { removed: &args.member }).await?;
         return Ok(Exit::Ok);
     }

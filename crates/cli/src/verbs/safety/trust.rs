@@ -19,18 +19,18 @@ use crate::{
     verbs::{configure::edits, reach},
 };
 use args::{PendingArgs, TrustArgs, TrustVerb, UntrustArgs};
-use render::Pending;
+use render::PendingEntry;
 
 /// `trust --json`.
 #[derive(Debug, Serialize)]
 struct TrustDocument<'a> {
-    trusted: &'a [Pending<'a>],
+    trusted: &'a [PendingEntry<'a>],
 }
 
 /// `trust --refuse --json`.
 #[derive(Debug, Serialize)]
 struct RefuseDocument<'a> {
-    refused: &'a [Pending<'a>],
+    refused: &'a [PendingEntry<'a>],
 }
 
 /// `untrust --json`.
@@ -43,17 +43,17 @@ pub(crate) async fn pending(args: PendingArgs, context: &Context) -> Result<Exit
     let loaded = context.load().await?;
     let approvals = context.approvals().await?;
     let refusals = context.refusals().await?;
-    let (refused, waiting): (Vec<_>, Vec<_>) = pending_entries(&loaded, &args.servers, &approvals)?
+    let (refused, waiting_entries): (Vec<_>, Vec<_>) = pending_entries(&loaded, &args.servers, &approvals)?
         .into_iter()
         .partition(|entry| is_refused(entry, &refusals));
-    if context.screen.json() {
-        context.screen.document(&render::Document { pending: &waiting, refused: &refused }).await?;
+    if context.screen.prints_json() {
+        context.screen.document(&render::Document { pending: &waiting_entries, refused: &refused }).await?;
     } else {
-        if waiting.is_empty() {
+        if waiting_entries.is_empty() {
             context.screen.note("nothing is pending here");
         }
-        context.screen.page(render::page(&waiting, context.screen.layout())).await?;
-        if !waiting.is_empty() {
+        context.screen.page(render::page(&waiting_entries, context.screen.layout())).await?;
+        if !waiting_entries.is_empty() {
             context.screen.note("`toolrack trust` agrees to run exactly this");
         }
         if !refused.is_empty() {
@@ -62,7 +62,7 @@ pub(crate) async fn pending(args: PendingArgs, context: &Context) -> Result<Exit
             context.screen.note(&format!("you refused {names}; `toolrack trust SERVER` agrees after all"));
         }
     }
-    let must_fail = args.exit_code && !waiting.is_empty();
+    let must_fail = args.exit_code && !waiting_entries.is_empty();
     Ok(if must_fail { Exit::NotTrusted } else { Exit::Ok })
 }
 
@@ -79,48 +79,48 @@ pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Fa
             context.screen.note(&format!("`{name}` is your own and needs no agreement"));
         }
     }
-    let mut waiting = pending_entries(&loaded, &args.servers, &approvals)?;
+    let mut waiting_entries = pending_entries(&loaded, &args.servers, &approvals)?;
     if args.refuse {
-        return refuse(&waiting, context).await;
+        return refuse(&waiting_entries, context).await;
     }
     if args.servers.is_empty() {
         let refusals = context.refusals().await?;
-        waiting.retain(|entry| !is_refused(entry, &refusals));
+        waiting_entries.retain(|entry| !is_refused(entry, &refusals));
     }
-    if waiting.is_empty() {
+    if waiting_entries.is_empty() {
         context.screen.note("nothing is pending here");
     } else if !args.yes {
         context.require_user("what a project brings runs only when a user agrees to it")?;
-        context.screen.message(&render::page(&waiting, context.screen.layout()));
-        let question = format!("Run {} as shown?", count(waiting.len(), "server"));
+        context.screen.message(&render::page(&waiting_entries, context.screen.layout()));
+        let question = format!("Run {} as shown?", count(waiting_entries.len(), "server"));
         if !context.confirm(&question).await {
             return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was trusted"));
         }
     }
-    for pending in &waiting {
+    for pending in &waiting_entries {
         // Approve exactly what was shown: an entry that has changed meanwhile has another hash.
         context.approve(pending.entry()).await?;
     }
-    if context.screen.json() {
-        context.screen.document(&TrustDocument { trusted: &waiting }).await?;
+    if context.screen.prints_json() {
+        context.screen.document(&TrustDocument { trusted: &waiting_entries }).await?;
     } else {
         let was_seen = !args.yes;
-        context.screen.page(render::trusted_page(&waiting, was_seen, context.screen.layout())).await?;
+        context.screen.page(render::trusted_page(&waiting_entries, was_seen, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
 
 /// Refuses the entries in their present form: once one changes, it waits for an agreement again.
-async fn refuse(waiting: &[Pending<'_>], context: &Context) -> Result<Exit, Failure> {
-    for pending in waiting {
+async fn refuse(waiting_entries: &[PendingEntry<'_>], context: &Context) -> Result<Exit, Failure> {
+    for pending in waiting_entries {
         context.refuse(pending.entry()).await?;
     }
-    if context.screen.json() {
-        context.screen.document(&RefuseDocument { refused: waiting }).await?;
-    } else if waiting.is_empty() {
+    if context.screen.prints_json() {
+        context.screen.document(&RefuseDocument { refused: waiting_entries }).await?;
+    } else if waiting_entries.is_empty() {
         context.screen.note("nothing is pending here");
     } else {
-        context.screen.page(render::refused_page(waiting, context.screen.layout())).await?;
+        context.screen.page(render::refused_page(waiting_entries, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
@@ -140,7 +140,7 @@ pub(crate) async fn untrust(args: UntrustArgs, context: &Context) -> Result<Exit
         context.revoke(&approval.project, &approval.name).await?;
     }
     let names: Vec<_> = approvals.into_iter().map(|approval| approval.name).collect();
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&UntrustDocument { untrusted: names }).await?;
     } else if names.is_empty() {
         context.screen.note("nothing is trusted here");
@@ -151,30 +151,33 @@ pub(crate) async fn untrust(args: UntrustArgs, context: &Context) -> Result<Exit
     Ok(Exit::Ok)
 }
 
-/// Returns the entries that wait for the user's agreement. Returns only those in `named`, unless `named` is empty.
+/// Returns the entries that wait for the user's agreement. Returns only those in `server_names`, unless `server_names`
+/// is empty.
 ///
 /// # Errors
 /// When a named server does not exist, or its entry is broken.
 fn pending_entries<'a>(
     loaded: &'a Loaded,
-    named: &[String],
+    server_names: &[String],
     approvals: &'a [Approval],
-) -> Result<Vec<Pending<'a>>, Failure> {
-    for name in named {
+) -> Result<Vec<PendingEntry<'a>>, Failure> {
+    for name in server_names {
         if !edits::find_entry(loaded, name)?.is_valid {
             return Err(reach::no_such_server(name, loaded, Exit::Usage));
         }
     }
     let is_waiting = |entry: &&Entry| {
-        entry.trust == Trust::Pending && entry.is_valid && (named.is_empty() || named.contains(&entry.name))
+        entry.trust == Trust::Pending
+            && entry.is_valid
+            && (server_names.is_empty() || server_names.contains(&entry.name))
     };
     let entries = loaded.entries.iter().filter(is_waiting);
-    Ok(entries.map(|entry| Pending::new(entry, earlier_approval(entry, approvals))).collect())
+    Ok(entries.map(|entry| PendingEntry::new(entry, earlier_approval(entry, approvals))).collect())
 }
 
 /// Returns whether the user refused the entry in its present form.
-fn is_refused(pending: &Pending<'_>, refusals: &[Refusal]) -> bool {
-    let entry = pending.entry();
+fn is_refused(pending_entry: &PendingEntry<'_>, refusals: &[Refusal]) -> bool {
+    let entry = pending_entry.entry();
     let project = entry.project.as_deref();
     project.is_some_and(|project| refusals.iter().any(|refusal| refusal.covers(project, &entry.name, &entry.agreement)))
 }

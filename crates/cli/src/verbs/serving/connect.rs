@@ -40,10 +40,10 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
     let client_file = find_client_file(client, args.project, context)?;
     let reach = if args.undo { None } else { Some(choose_reach(client, &args, context)?) };
     let spawn_computation = || {
-        // A later undo needs what is stored in this folder.
+        // A later undo reads what is stored in this folder.
         let undo_folder = context.places.data().join("connections");
         let (client_file, name, reach) = (client_file.clone(), args.name.clone(), reach.clone());
-        // The file may be large, and far away.
+        // The file may be large, or on a slow network drive.
         tokio::task::spawn_blocking(move || match reach {
             Some(reach) => connect::connect(&client_file, &name, &reach, &undo_folder),
             None => connect::undo(&client_file, &name, &undo_folder),
@@ -59,8 +59,8 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
         }
         for attempt in 1.. {
             match write_change(change).await? {
-                (written, Ok(())) => {
-                    change = written;
+                (written_change, Ok(())) => {
+                    change = written_change;
                     break;
                 }
                 (_, Err(ConnectError::Changed { .. })) if args.yes && attempt < MAX_ATTEMPTS => {
@@ -84,8 +84,8 @@ pub(crate) async fn run(args: ConnectArgs, context: &Context) -> Result<Exit, Fa
 /// Writes the change; returns it with the outcome.
 async fn write_change(change: Change) -> Result<(Change, Result<(), ConnectError>), Failure> {
     tokio::task::spawn_blocking(move || {
-        let written = change.write();
-        (change, written)
+        let result = change.write();
+        (change, result)
     })
     .await
     .map_err(|_| task_failed())
@@ -114,7 +114,7 @@ async fn require_agreement(change: &Change, client: Client, context: &Context) -
 
 async fn print_outcome(request: &Request<'_>, change: &Change, context: &Context) -> Result<Exit, Failure> {
     let screen = &context.screen;
-    if screen.json() {
+    if screen.prints_json() {
         screen.document(&Document::new(request, change)).await?;
         return Ok(Exit::Ok);
     }
@@ -150,8 +150,8 @@ fn choose_reach(client: Client, args: &ConnectArgs, context: &Context) -> Result
         Ok(_) => return Err(Failure::usage("what follows `--` must be options of `toolrack gateway`")),
         Err(error) => {
             let error = error.render().to_string();
-            let first = error.lines().next().unwrap_or_default();
-            let message = format!("`toolrack gateway` would refuse this: {}", first.trim_start_matches("error: "));
+            let first_line = error.lines().next().unwrap_or_default();
+            let message = format!("`toolrack gateway` would refuse this: {}", first_line.trim_start_matches("error: "));
             return Err(Failure::usage(message).hint("toolrack gateway --help"));
         }
     }
@@ -159,15 +159,16 @@ fn choose_reach(client: Client, args: &ConnectArgs, context: &Context) -> Result
     Ok(Reach::Program { command: command_name(client, context)?, args })
 }
 
-/// Returns whether `url` can be an endpoint of a daemon for MCP clients. Without `/mcp` at its end, no client would find
-/// anything there, and an undo would not know the entry.
+/// Returns whether `url` can be an endpoint of a daemon for MCP clients. Without `/mcp` at its end, no client would
+/// find anything there, and an undo would not recognize the entry that it has to remove.
 fn is_endpoint(url: &str) -> bool {
     Url::parse(url).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https") && url.has_host() && url.path().trim_end_matches('/').ends_with("/mcp")
     })
 }
 
-/// Returns the command by which the client finds this program: its name if that is on the PATH, or else its full path.
+/// Returns the command with which the client starts this program: the name of the program if the PATH leads to it, and
+/// otherwise the full path.
 fn command_name(client: Client, context: &Context) -> Result<String, Failure> {
     let this_program = std::env::current_exe()
         .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the system does not say where this program is"))?;
@@ -206,7 +207,7 @@ async fn list(context: &Context) -> Result<Exit, Failure> {
     });
     let rows =
         rows.await.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the files of other programs were not read"))?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&render::ClientsDocument { clients: &rows }).await?;
         return Ok(Exit::Ok);
     }

@@ -235,14 +235,14 @@ async fn start_new(verb: &str, words: &[OsString], context: &Context) -> Result<
 }
 
 async fn restart(args: &ServeArgs, words: &[OsString], context: &Context) -> Result<Exit, Failure> {
-    // Checked before the running daemon ends: no new one could take its place.
+    // Check this first: if the new daemon cannot start, the running one must not end.
     refuse_in_server()?;
     serve::check_startable(args, context).await?;
     let kill_after = None;
     let before = stop_running(kill_after, context).await?;
     context.screen.note(&stop_message(&before));
     let record = start_new("restart", words, context).await?;
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&RestartDocument { started: StartedDaemon::from(&record), before }).await?;
     } else {
         serve::print_address(&record, context).await?;
@@ -253,30 +253,30 @@ async fn restart(args: &ServeArgs, words: &[OsString], context: &Context) -> Res
 async fn status(context: &Context) -> Result<Exit, Failure> {
     let log = background::log_path(context.places.data());
     let Some(record) = running_daemon(context) else {
-        if context.screen.json() {
+        if context.screen.prints_json() {
             context.screen.document(&StatusDocument { log, ..StatusDocument::default() }).await?;
         } else {
             context.screen.note("no daemon is up; `toolrack daemon start` starts one");
         }
         return Ok(Exit::Other);
     };
-    let reported = lending::daemon_status(context.places.data()).await;
+    let daemon_report = lending::daemon_status(context.places.data()).await;
     let since = DateTime::from_timestamp(record.since, 0).map(|since| since.to_rfc3339_opts(SecondsFormat::Secs, true));
     let status = StatusDocument {
         running: true,
-        answers: reported.is_some(),
+        answers: daemon_report.is_some(),
         pid: Some(record.pid),
         since,
         url: Some(record.url()),
         address: Some(record.address),
-        version: reported.as_ref().map(|reported| reported.version.clone()),
-        servers: reported.map(|reported: DaemonStatus| reported.servers).unwrap_or_default(),
+        version: daemon_report.as_ref().map(|daemon_report| daemon_report.version.clone()),
+        servers: daemon_report.map(|daemon_report: DaemonStatus| daemon_report.servers).unwrap_or_default(),
         unused: lending::differences(context.places.data(), context.screen.terminal_properties())
             .await
             .unwrap_or_default(),
         log,
     };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&status).await?;
     } else {
         context.screen.page(page(&status)).await?;
@@ -310,17 +310,17 @@ fn state_in_words(state: &str) -> String {
 }
 
 async fn stop(kill_after: Option<Duration>, context: &Context) -> Result<Exit, Failure> {
-    let stopped = stop_running(kill_after, context).await?;
-    if context.screen.json() {
-        context.screen.document(&stopped).await?;
+    let outcome = stop_running(kill_after, context).await?;
+    if context.screen.prints_json() {
+        context.screen.document(&outcome).await?;
     } else {
-        context.screen.note(&stop_message(&stopped));
+        context.screen.note(&stop_message(&outcome));
     }
     Ok(Exit::Ok)
 }
 
-fn stop_message(stopped: &StopOutcome) -> String {
-    match stopped.pid {
+fn stop_message(outcome: &StopOutcome) -> String {
+    match outcome.pid {
         Some(pid) => format!("the daemon (process {pid}) has ended"),
         None => "no daemon is up".to_owned(),
     }
@@ -328,8 +328,8 @@ fn stop_message(stopped: &StopOutcome) -> String {
 
 /// Returns how long this daemon may take to end before it is killed: what the user typed, or else [`STOP_TIMEOUT`] more
 /// than its calls may take.
-fn time_to_end(daemon: &DaemonRecord, typed: Option<Duration>) -> Duration {
-    typed.unwrap_or_else(|| Duration::from_secs(daemon.seconds_for_calls).saturating_add(STOP_TIMEOUT))
+fn time_to_end(daemon: &DaemonRecord, typed_timeout: Option<Duration>) -> Duration {
+    typed_timeout.unwrap_or_else(|| Duration::from_secs(daemon.seconds_for_calls).saturating_add(STOP_TIMEOUT))
 }
 
 /// Ends the daemon that runs, and waits until it is gone; kills it after `kill_after`, or else after [`time_to_end`].
@@ -368,7 +368,7 @@ async fn logs(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failure>
     let text = background::read_end(&path, first_byte);
     let lines: Vec<_> = text.lines().collect();
     let lines = lines[lines.len().saturating_sub(args.lines)..].to_vec();
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&LogDocument { path: &path, lines }).await?;
     } else {
         if lines.is_empty() {
@@ -392,7 +392,7 @@ async fn follow(args: &DaemonLogsArgs, context: &Context) -> Result<Exit, Failur
     let mut lines = Vec::from(last_lines);
     loop {
         let lines_of_text: Vec<_> = lines.iter().map(String::as_str).collect();
-        if context.screen.json() {
+        if context.screen.prints_json() {
             for line in lines_of_text {
                 context.screen.record(&LogLine { line }).await?;
             }

@@ -98,16 +98,16 @@ async fn serve_alone(
         script_servers.iter().flat_map(|script_servers| [&script_servers.discovery, &script_servers.code]).collect();
     warn_of_useless_rules(&policy.rules, &loaded, &own_servers, &context.screen);
     context.quotas().set_profiles(&loaded.settings.profiles);
-    let running = context.start(HostOptions {
+    let running_host = context.start(HostOptions {
         gate: Arc::new(rules(&policy.rules, &loaded, &own_servers)),
         // The caller is the client and not the user at the terminal. Questions go to the client, if it can answer.
         asker: Arc::new(AnyClient::new()),
         on_failure: OnFailure::Reconnect,
     })?;
     // Tells the log keeper where these servers are configured.
-    let add_log_sources = running.log_source_adder();
+    let add_log_sources = running_host.log_source_adder();
     add_log_sources(&desired);
-    let host = running.host().clone();
+    let host = running_host.host().clone();
     let mut options = GatewayOptions::default();
     options.profiles.set(loaded.settings.profiles.clone());
     options.profile = profile.as_deref().map(Arc::from);
@@ -161,16 +161,16 @@ impl ScriptServers {
         Ok(Self { discovery: unused_name(desired, "toolrack")?, code: unused_name(desired, "code")?, interpreter })
     }
 
-    /// Adds the server for scripts that call the tools of `callable`. Returns the tools that clients still see; the
-    /// resources and prompts of all servers stay visible.
-    async fn add_script_server(self, mut desired: Desired, callable: Selection, host: &Host) -> Selection {
+    /// Adds the server for scripts that call the tools of `callable_tools`. Returns the tools that clients still see;
+    /// the resources and prompts of all servers stay visible.
+    async fn add_script_server(self, mut desired: Desired, callable_tools: Selection, host: &Host) -> Selection {
         let Self { discovery, code, interpreter } = self;
-        let visible = [&discovery, &code].into_iter().filter_map(every_tool_of);
-        let visible = Selection::all().only(visible);
+        let visible_tools = [&discovery, &code].into_iter().filter_map(every_tool_of);
+        let visible_tools = Selection::all().only(visible_tools);
         // Scripts can find tools without the discovery server.
-        let callable = callable.without_servers([discovery]);
-        desired.insert(code.clone(), host.scripts(&code, callable, interpreter));
+        let callable_tools = callable_tools.without_servers([discovery]);
+        desired.insert(code.clone(), host.scripts(&code, callable_tools, interpreter));
         host.apply(desired).await;
-        visible
+        visible_tools
     }
 }

@@ -177,8 +177,7 @@ pub(crate) async fn run(args: ServeArgs, context: &Context) -> Result<Exit, Fail
     Ok(exit)
 }
 
-/// Checks what a daemon with these options reads before it listens: the configuration, and the files that the options
-/// name.
+/// Checks the configuration and the files that the options name: a daemon reads them before it listens.
 ///
 /// # Errors
 /// When such a daemon could not start.
@@ -279,25 +278,25 @@ async fn serve<B>(
     with_parent: bool,
 ) -> Exit {
     let end = CancellationToken::new();
-    let running = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), background_work) };
-    tokio::pin!(running);
+    let daemon_and_work = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), background_work) };
+    tokio::pin!(daemon_and_work);
     let exit = tokio::select! {
-        _ = &mut running => return Exit::Ok,
+        _ = &mut daemon_and_work => return Exit::Ok,
         exit = stop.requested() => exit,
         () = parent_ended(), if with_parent => Exit::Ok,
     };
     end.cancel();
     tokio::select! {
-        _ = running => exit,
+        _ = daemon_and_work => exit,
         second_signal_exit = stop.requested() => second_signal_exit,
     }
 }
 
 /// Returns when the other end of stdin is closed, because the parent has ended.
 async fn parent_ended() {
-    let mut ignored = tokio::io::sink();
+    let mut sink = tokio::io::sink();
     // A stdin that cannot be read counts as closed.
-    let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
+    let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut sink).await;
 }
 
 /// Starts the host of `context`, which is the world of the machine or of a tenant. Returns the parts that the daemon
@@ -309,11 +308,11 @@ fn start_world(world_options: &WorldOptions, context: &Context, gate: Arc<LiveRu
     let questions = Questions::new(world_options.answer_timeout);
     let (live_rules, typed_rules) = (Arc::clone(&gate), world_options.rules.clone());
     let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
-    let running = context.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
+    let running_host = context.start(HostOptions { gate, asker, on_failure: OnFailure::Reconnect })?;
     let (add_log_sources, set_audit, egress) =
-        (running.log_source_adder(), context.audit_settings_applier(), context.egress().clone());
+        (running_host.log_source_adder(), context.audit_settings_applier(), context.egress().clone());
     let quotas = context.quotas().clone();
-    let (host, host_for_naming) = (running.host().clone(), running.host().clone());
+    let (host, host_for_naming) = (running_host.host().clone(), running_host.host().clone());
     Ok(Parts {
         host,
         request: context.request(),
@@ -354,9 +353,9 @@ fn agent_world_maker(world_options: &WorldOptions, context: &Context, kind: Worl
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::with_fallback(Arc::new(questions.clone())));
         let host = host_parts.create_host(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
-        let log = host_parts.start_log_keeper(&host);
+        let log_keeper = host_parts.start_log_keeper(&host);
         let (log_sources, set_audit, typed_rules) =
-            (log.as_ref().map(LogKeeper::sources), Arc::clone(&set_audit), world_options.rules.clone());
+            (log_keeper.as_ref().map(LogKeeper::sources), Arc::clone(&set_audit), world_options.rules.clone());
         let host_for_naming = host.clone();
         let parts = Parts {
             host,
@@ -384,8 +383,8 @@ fn agent_world_maker(world_options: &WorldOptions, context: &Context, kind: Worl
             }),
         };
         let after_end = async move {
-            if let Some(log) = log {
-                log.close().await;
+            if let Some(log_keeper) = log_keeper {
+                log_keeper.close().await;
             }
         };
         let world_parts = WorldParts {
@@ -431,10 +430,10 @@ fn model_chooser(args: ModelArgs, model_context: ModelContext) -> Models {
             None => started_with,
         };
         Box::pin(async move {
-            let chosen = model_options.choose(&model_context).await;
+            let result = model_options.choose(&model_context).await;
             let to_no_model =
                 |failure: Failure| NoModel { code: failure.code, message: failure.message, hint: failure.hint };
-            chosen.map_err(to_no_model).map(|SelectedModel { model, max_tokens, limits, has_price }| ChosenModel {
+            result.map_err(to_no_model).map(|SelectedModel { model, max_tokens, limits, has_price }| ChosenModel {
                 model,
                 max_tokens: max_tokens.map(Into::into),
                 limits,
@@ -447,7 +446,7 @@ fn model_chooser(args: ModelArgs, model_context: ModelContext) -> Models {
 /// Prints the address of the dashboard, and opens it in a browser unless `no_open`.
 async fn show_address(record: &DaemonRecord, no_open: bool, context: &Context) -> Result<(), Failure> {
     print_address(record, context).await?;
-    if !no_open && context.screen.interactive() && !context.screen.json() {
+    if !no_open && context.screen.is_interactive() && !context.screen.prints_json() {
         // If there is no browser, the user still sees the address on the screen.
         let _ = open::that_detached(record.url());
     }
@@ -456,12 +455,14 @@ async fn show_address(record: &DaemonRecord, no_open: bool, context: &Context) -
 
 /// Prints the address of the dashboard and the address for MCP clients.
 pub(crate) async fn print_address(record: &DaemonRecord, context: &Context) -> Result<(), Failure> {
-    let started = StartedDaemon::from(record);
-    if context.screen.json() {
-        return context.screen.document(&started).await;
+    let started_daemon = StartedDaemon::from(record);
+    if context.screen.prints_json() {
+        return context.screen.document(&started_daemon).await;
     }
-    context.screen.verbatim(started.url).await?;
-    context.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", started.mcp, started.token));
+    context.screen.verbatim(started_daemon.url).await?;
+    context
+        .screen
+        .note(&format!("MCP clients: {} with `Authorization: Bearer {}`", started_daemon.mcp, started_daemon.token));
     Ok(())
 }
 

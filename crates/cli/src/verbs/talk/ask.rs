@@ -2,8 +2,8 @@
 //!
 //! A turn is one message of the user, and all that the model does until it has answered. `Context` is what a command
 //! works with: its configuration, database, screen and servers. A `Journal` writes a conversation into the database.
-//! Besides the user's servers, a model gets servers of this program: one to find tools, one to read long results (the
-//! artifacts), and with `--code` one to run scripts.
+//! Besides the user's servers, a model gets servers of this program. One finds tools, one reads long results (the
+//! artifacts), and with `--code` one runs scripts.
 
 pub(crate) mod code;
 
@@ -79,35 +79,35 @@ pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, F
     let prompt = read_prompt(&args.prompt, &context.screen).await?;
     let loaded = context.load().await?;
     let model_options = ModelOptions::from_arguments(&args.talk, &loaded);
-    let chosen = model_options.choose(&context.model_context()).await?;
-    context.sample_with(&chosen);
+    let selected_model = model_options.choose(&context.model_context()).await?;
+    context.sample_with(&selected_model);
     let store = || context.store().ok().filter(|_| !args.no_save).cloned();
-    let (journal, opened) = match &args.session {
-        Some(typed) => sessions::resume(typed, chosen.model.name(), context).await?,
-        None => (Journal::new(store(), chosen.model.name(), context.conceal()), OpenedSession::default()),
+    let (journal, opened_session) = match &args.session {
+        Some(typed_id) => sessions::resume(typed_id, selected_model.model.name(), context).await?,
+        None => (Journal::new(store(), selected_model.model.name(), context.conceal()), OpenedSession::default()),
     };
-    if prompt.is_none() && opened.interrupted_turn.is_none() {
+    if prompt.is_none() && opened_session.interrupted_turn.is_none() {
         return Err(Failure::usage("there is no question").hint("toolrack ask \"…\""));
     }
     context.forget_old_sessions(&loaded, journal.id()).await;
     let tools = Tools::start(&args.talk, &loaded, OnFailure::Report, context).await?;
     let message = match prompt {
-        Some(prompt) => Some(tools.compose(&prompt.typed, prompt.piped.as_deref(), &context.screen).await?),
+        Some(prompt) => Some(tools.compose(&prompt.typed_text, prompt.piped_text.as_deref(), &context.screen).await?),
         None => None,
     };
-    let mut turn = new_or_resumed_turn(opened, message, chosen.limits);
-    let (agent, description) = tools.agent(&chosen, args.system.clone());
+    let mut turn = new_or_resumed_turn(opened_session, message, selected_model.limits);
+    let (agent, description) = tools.agent(&selected_model, args.system.clone());
     context.screen.detail(&description);
 
-    let format = match (context.screen.json(), args.stream_json) {
+    let format = match (context.screen.prints_json(), args.stream_json) {
         (_, true) => TurnFormat::JsonRecords,
         (true, _) => TurnFormat::JsonDocument,
         _ => TurnFormat::Text,
     };
-    let mut live = LiveTurn::new(Arc::clone(&context.screen), agent.host.catalog(), journal, format);
-    let ended = agent.run(&mut turn, &mut live).await;
-    let report = live.finish(&turn, &agent).await?;
-    match ended {
+    let mut live_turn = LiveTurn::new(Arc::clone(&context.screen), agent.host.catalog(), journal, format);
+    let turn_result = agent.run(&mut turn, &mut live_turn).await;
+    let report = live_turn.finish(&turn, &agent).await?;
+    match turn_result {
         Ok(end) => turn_exit(&end, &report.unapproved_tools),
         Err(error) => {
             let failure = turn_failure(&error);
@@ -124,31 +124,31 @@ pub(crate) async fn run(args: Box<AskArgs>, context: &Context) -> Result<Exit, F
 /// The question to the model.
 struct Prompt {
     /// The words that the user typed, which may name resources.
-    typed: String,
+    typed_text: String,
     /// The content of stdin, which may come from any source.
-    piped: Option<String>,
+    piped_text: Option<String>,
 }
 
 /// Reads the typed words and the content of stdin; `None` when both are empty.
 async fn read_prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Failure> {
-    let typed = words.join(" ").trim().to_owned();
-    let piped = match std::io::stdin().is_terminal() {
+    let typed_text = words.join(" ").trim().to_owned();
+    let piped_text = match std::io::stdin().is_terminal() {
         true => String::new(),
         false => input::read("the prompt", "-".to_owned(), screen).await?,
     };
-    let piped = Some(piped.trim_end().to_owned()).filter(|piped| !piped.is_empty());
-    Ok((!typed.is_empty() || piped.is_some()).then_some(Prompt { typed, piped }))
+    let piped_text = Some(piped_text.trim_end().to_owned()).filter(|piped_text| !piped_text.is_empty());
+    Ok((!typed_text.is_empty() || piped_text.is_some()).then_some(Prompt { typed_text, piped_text }))
 }
 
 /// Returns a new turn that answers `message`. Without a message, returns the interrupted turn, which then continues.
-fn new_or_resumed_turn(opened: OpenedSession, message: Option<Message>, limits: Limits) -> Turn {
-    let OpenedSession { messages, interrupted_turn } = opened;
-    let resumed = interrupted_turn.map(|state| Turn::resume(messages.clone(), state, limits));
-    match (message, resumed) {
+fn new_or_resumed_turn(opened_session: OpenedSession, message: Option<Message>, limits: Limits) -> Turn {
+    let OpenedSession { messages, interrupted_turn } = opened_session;
+    let resumed_turn = interrupted_turn.map(|state| Turn::resume(messages.clone(), state, limits));
+    match (message, resumed_turn) {
         (None, Some(turn)) => turn,
         // A new message ends the interrupted turn.
-        (message, resumed) => {
-            let mut messages = resumed.map_or(messages, Turn::into_messages);
+        (message, resumed_turn) => {
+            let mut messages = resumed_turn.map_or(messages, Turn::into_messages);
             messages.extend(message);
             Turn::new(messages, limits)
         }
@@ -218,20 +218,20 @@ impl Tools {
         warn_of_useless_rules(&policy.rules, loaded, &own_servers, &context.screen);
         let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &own_servers)));
         let gate = Arc::<LiveRules>::clone(&rules);
-        let running = context.start(HostOptions { gate, asker: context.terminal(), on_failure })?;
+        let running_host = context.start(HostOptions { gate, asker: context.terminal(), on_failure })?;
         // Add the discovery server from the beginning: whether the model needs it is known only once all tools are
         // known.
-        desired.insert(discovery_server.clone(), running.host().discovery(&discovery_server, selection.clone()));
+        desired.insert(discovery_server.clone(), running_host.host().discovery(&discovery_server, selection.clone()));
         let artifacts = context.artifacts();
         let server = native_server("artifacts", move || ArtifactServer::new(artifacts.clone()));
         desired.insert(artifacts_server.clone(), ServerSpec::native(server));
-        let mut host = running.connect(desired.clone()).await;
+        let mut host = running_host.connect(desired.clone()).await;
         if let (Some(name), Some(interpreter)) = (&code_server, interpreter) {
             // Add the server for scripts last, because it describes the tools of all other servers to the model.
             // Scripts can find tools without the discovery server.
-            let callable = selection.clone().without_servers([discovery_server.clone()]);
-            desired.insert(name.clone(), host.scripts(name, callable, interpreter));
-            host = running.connect(desired).await;
+            let callable_tools = selection.clone().without_servers([discovery_server.clone()]);
+            desired.insert(name.clone(), host.scripts(name, callable_tools, interpreter));
+            host = running_host.connect(desired).await;
         }
         for failure in reach::server_failures(&host, &policy.server) {
             context.screen.warning(&failure.message);
@@ -275,20 +275,20 @@ impl Tools {
         &self.rules
     }
 
-    /// Returns the user's message: `typed`, the resources that `typed` names, and `appended`. Shows on `screen` which
-    /// resources were read.
+    /// Returns the user's message: `typed_text`, the resources that `typed_text` names, and `appended`. Shows on
+    /// `screen` which resources were read.
     ///
     /// # Errors
     /// When one of the resources cannot be read.
     pub(crate) async fn compose(
         &self,
-        typed: &str,
+        typed_text: &str,
         appended: Option<&str>,
         screen: &Screen,
     ) -> Result<Message, Failure> {
         let servers: Vec<_> = self.servers().into_iter().map(|server| server.name).collect();
         let sources = MentionSources { host: &self.host, servers: &servers, conceal: &self.conceal };
-        let composed = sources.compose(typed, appended).await?;
+        let composed = sources.compose(typed_text, appended).await?;
         for line in &composed.resource_lines {
             screen.safe_note(line);
         }
@@ -305,7 +305,7 @@ impl Tools {
         self.host.status().into_iter().filter(|server| !self.is_own_server(&server.name)).collect()
     }
 
-    /// Returns the user's servers that can be asked for resources and prompts; a request starts those that are idle.
+    /// Returns the user's servers that can be asked for resources and prompts. A request starts an idle server.
     pub(crate) fn servers_to_ask(&self) -> Vec<ServerName> {
         reach::servers_to_ask(&self.host).into_iter().filter(|server| !self.is_own_server(server)).collect()
     }
@@ -334,8 +334,8 @@ impl Tools {
     }
 
     /// Returns the agent with these tools, and a description of its tools.
-    pub(crate) fn agent(self, chosen: &SelectedModel, system: Option<String>) -> (Agent, String) {
-        let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
+    pub(crate) fn agent(self, selected_model: &SelectedModel, system: Option<String>) -> (Agent, String) {
+        let (host, model) = (self.host.clone(), Arc::clone(&selected_model.model));
         let (findable, (selection, tools)) = match self.role {
             Role::Worker => (self.usable_tools(), self.clone().tools_for_model(&*model)),
             Role::Channel => (Selection::none(), (Selection::none(), "no tools: its role is \"channel\"".to_owned())),
@@ -347,7 +347,7 @@ impl Tools {
         agent.conceal = Some(self.conceal);
         agent.renews_tools = self.renews_tools;
         agent.system = system;
-        agent.max_tokens = chosen.max_tokens.map(Into::into);
+        agent.max_tokens = selected_model.max_tokens.map(Into::into);
         (agent, description)
     }
 
@@ -368,8 +368,9 @@ impl Tools {
         let user_tools = tool_count.saturating_sub(1);
         let description = format!("{}, {}", count(server_count, "server"), count(user_tools, "tool"));
         if let Some(code_server) = self.code_server {
-            let visible = Selection::all().of_servers([code_server, self.discovery_server, self.artifacts_server]);
-            return (visible, format!("{description}, called by scripts"));
+            let visible_tools =
+                Selection::all().of_servers([code_server, self.discovery_server, self.artifacts_server]);
+            return (visible_tools, format!("{description}, called by scripts"));
         }
         match catalog.offer(&budget, &usable_tools) {
             Offer::All => (usable_tools, description),
@@ -384,8 +385,9 @@ impl Tools {
 /// Returns `name`, with a number appended if a server in `desired` has that name.
 pub(crate) fn unused_name(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
     let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
-    let mut unused = names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
-    unused.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
+    let mut unused_names =
+        names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
+    unused_names.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
 }
 
 /// Returns a pattern for all tools of a server; `None` if a pattern cannot contain the server's name.
@@ -407,8 +409,8 @@ pub(crate) fn rules(args: &RulesArgs, loaded: &Loaded, own_servers: &[&ServerNam
 
 /// Warns of typed rules that do nothing, because no tool of a configured server or of `own_servers` can match them.
 pub(crate) fn warn_of_useless_rules(args: &RulesArgs, loaded: &Loaded, own_servers: &[&ServerName], screen: &Screen) {
-    let configured = loaded.entries.iter().map(|entry| &*entry.name);
-    let servers: Vec<&str> = configured.chain(own_servers.iter().map(|name| name.as_str())).collect();
+    let configured_names = loaded.entries.iter().map(|entry| &*entry.name);
+    let servers: Vec<&str> = configured_names.chain(own_servers.iter().map(|name| name.as_str())).collect();
     for (option, patterns) in [("--allow", &args.allow), ("--deny", &args.deny)] {
         for pattern in patterns.iter().filter(|pattern| !servers.iter().any(|server| pattern.may_cover_server(server)))
         {
@@ -420,24 +422,25 @@ pub(crate) fn warn_of_useless_rules(args: &RulesArgs, loaded: &Loaded, own_serve
     }
 }
 
-/// Warns of typed patterns that match no tool, although every server that they may name is connected: the user has
+/// Warns of each typed pattern that matches no tool, if every server that it may name is connected. The user has
 /// probably misspelt the name of a tool.
 fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
     let (status, catalog) = (host.status(), host.catalog());
     let options = [("--tool", &args.tool), ("--allow", &args.rules.allow), ("--deny", &args.rules.deny)];
-    let typed = options.iter().flat_map(|(option, patterns)| patterns.iter().map(move |pattern| (option, pattern)));
-    for (option, pattern) in typed {
+    let typed_patterns =
+        options.iter().flat_map(|(option, patterns)| patterns.iter().map(move |pattern| (option, pattern)));
+    for (option, pattern) in typed_patterns {
         let mut servers = status.iter().filter(|server| pattern.may_cover_server(server.name.as_str())).peekable();
         let are_connected =
             servers.peek().is_some() && servers.all(|server| matches!(server.state, State::Connected { .. }));
         // Without a slash, a pattern may name the server and the tool in several ways.
         let readings = pattern.every_reading();
-        let matches = |tool: &CatalogTool| {
+        let is_match = |tool: &CatalogTool| {
             let (server, name) = (tool.server.as_str(), &*tool.tool().name);
             pattern.matches_name(&tool.name)
                 || std::iter::once(pattern).chain(&readings).any(|reading| reading.matches(server, name))
         };
-        if are_connected && !catalog.tools().chain(catalog.quarantined()).any(matches) {
+        if are_connected && !catalog.tools().chain(catalog.quarantined()).any(is_match) {
             screen.warning(&format!(
                 "{option} {pattern} matches no tool of its server, and does nothing: `toolrack tools` shows their names"
             ));

@@ -75,12 +75,12 @@ const REPLAYED_MESSAGES: usize = 6;
 
 pub(crate) async fn run(args: Box<ChatArgs>, context: &Context) -> Result<Exit, Failure> {
     let mut interrupts = StopSignals::new()?;
-    let prepared = tokio::select! {
+    let prepared_chat = tokio::select! {
         biased;
         () = interrupts.interrupted() => return Ok(Exit::Interrupted),
-        prepared = start(&args, context) => prepared?,
+        prepared_chat = start(&args, context) => prepared_chat?,
     };
-    let PreparedChat { tools, agent, model_options, limits, conversation } = prepared;
+    let PreparedChat { tools, agent, model_options, limits, conversation } = prepared_chat;
     let news = News::subscribe(&agent.host, context.screen.layout());
     let mut chat = Chat { context, tools, agent, model_options, limits, news, interrupts };
     let first_message = args.prompt.join(" ");
@@ -106,11 +106,11 @@ struct PreparedChat {
 async fn start(args: &ChatArgs, context: &Context) -> Result<PreparedChat, Failure> {
     let loaded = context.load().await?;
     let model_options = ModelOptions::from_arguments(&args.talk, &loaded);
-    let chosen = model_options.choose(&context.model_context()).await?;
-    context.sample_with(&chosen);
-    let model = chosen.model.name();
+    let selected_model = model_options.choose(&context.model_context()).await?;
+    context.sample_with(&selected_model);
+    let model = selected_model.model.name();
     let conversation = match &args.resume {
-        Some(typed) => Conversation::resumed(sessions::resume(typed, model, context).await?),
+        Some(typed_id) => Conversation::resumed(sessions::resume(typed_id, model, context).await?),
         None => Conversation {
             journal: Journal::new(context.store().ok().cloned(), model, context.conceal()),
             messages: Vec::new(),
@@ -118,18 +118,18 @@ async fn start(args: &ChatArgs, context: &Context) -> Result<PreparedChat, Failu
     };
     context.forget_old_sessions(&loaded, conversation.journal.id()).await;
     let tools = ask::Tools::start(&args.talk, &loaded, OnFailure::Reconnect, context).await?;
-    let (agent, description) = tools.clone().agent(&chosen, args.system.clone());
-    if context.screen.interactive() {
+    let (agent, description) = tools.clone().agent(&selected_model, args.system.clone());
+    if context.screen.is_interactive() {
         context.screen.note(&description);
     }
-    Ok(PreparedChat { tools, agent, model_options, limits: chosen.limits, conversation })
+    Ok(PreparedChat { tools, agent, model_options, limits: selected_model.limits, conversation })
 }
 
 impl Conversation {
     /// Returns a stored conversation. A turn that was interrupted is not continued, and ends at the point of the
     /// interruption.
-    fn resumed((journal, opened): (Journal, OpenedSession)) -> Self {
-        let OpenedSession { messages, interrupted_turn } = opened;
+    fn resumed((journal, opened_session): (Journal, OpenedSession)) -> Self {
+        let OpenedSession { messages, interrupted_turn } = opened_session;
         let messages = match interrupted_turn {
             // The limits do not matter, because this turn does not run.
             Some(state) => Turn::resume(messages, state, Limits::default()).into_messages(),
@@ -141,19 +141,19 @@ impl Conversation {
 
 impl ask::Tools {
     /// Collects the prompts and resources of the user's servers while the returned value exists.
-    fn collect_items(&self, known: &Arc<KnownItems>) -> ItemCollector {
+    fn collect_items(&self, known_items: &Arc<KnownItems>) -> ItemCollector {
         let tools = self.clone();
-        ItemCollector::start(self.host(), known, move |server| !tools.is_own_server(server))
+        ItemCollector::start(self.host(), known_items, move |server| !tools.is_own_server(server))
     }
 }
 
 /// How a turn ended for the user.
-enum Outcome {
+enum TurnOutcome {
     /// The turn ended, with or without a failure.
     Ended(Result<Exit, Failure>),
     /// The user cancelled the turn.
     Cancelled,
-    /// The conversation cannot continue after the turn.
+    /// The conversation cannot continue, because the turn could not be stored.
     Broken(Failure),
 }
 
@@ -177,10 +177,10 @@ impl Chat<'_> {
         mut conversation: Conversation,
         mut first_message: Option<String>,
     ) -> Result<Exit, Failure> {
-        let known = Arc::<KnownItems>::default();
-        let input = InputSource::open(self.context, &known)?;
+        let known_items = Arc::<KnownItems>::default();
+        let input = InputSource::open(self.context, &known_items)?;
         // Collects items for the completion until the conversation ends.
-        let _collector = input.is_terminal().then(|| self.tools.collect_items(&known));
+        let _collector = input.is_terminal().then(|| self.tools.collect_items(&known_items));
         self.show_resumed(&conversation).await?;
         // Whether the user has just pressed Ctrl-C: another Ctrl-C then ends the conversation.
         let mut interrupted_before = false;
@@ -205,36 +205,36 @@ impl Chat<'_> {
             };
             let outcome = match self.handle(&prompt, &mut conversation).await {
                 Ok(NextStep::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
-                Ok(NextStep::ReadInput) => Outcome::Ended(Ok(Exit::Ok)),
+                Ok(NextStep::ReadInput) => TurnOutcome::Ended(Ok(Exit::Ok)),
                 Ok(NextStep::SendTurn(messages)) => {
-                    let (continued, outcome) = self.turn(conversation, messages).await?;
-                    conversation = continued;
+                    let (next_conversation, outcome) = self.turn(conversation, messages).await?;
+                    conversation = next_conversation;
                     outcome
                 }
-                Err(failure) => Outcome::Ended(Err(failure)),
+                Err(failure) => TurnOutcome::Ended(Err(failure)),
             };
-            interrupted_before = matches!(outcome, Outcome::Cancelled);
+            interrupted_before = matches!(outcome, TurnOutcome::Cancelled);
             match outcome {
-                Outcome::Broken(failure) => return Err(failure),
+                TurnOutcome::Broken(failure) => return Err(failure),
                 // Without a terminal, no user can decide how to go on after the failure.
-                Outcome::Ended(Err(failure)) if !input.is_terminal() => return Err(failure),
-                Outcome::Cancelled if !input.is_terminal() => return Ok(Exit::Interrupted),
-                Outcome::Ended(Err(failure)) => self.context.screen.failure(&failure),
-                Outcome::Cancelled => self.context.screen.safe_note(&paint(Tone::Waiting, "cancelled")),
-                Outcome::Ended(Ok(_)) => {}
+                TurnOutcome::Ended(Err(failure)) if !input.is_terminal() => return Err(failure),
+                TurnOutcome::Cancelled if !input.is_terminal() => return Ok(Exit::Interrupted),
+                TurnOutcome::Ended(Err(failure)) => self.context.screen.failure(&failure),
+                TurnOutcome::Cancelled => self.context.screen.safe_note(&paint(Tone::Waiting, "cancelled")),
+                TurnOutcome::Ended(Ok(_)) => {}
             }
         }
     }
 
-    /// Runs the command that the user typed, or turns other text into a message. Ctrl-C cancels this, but does not end
-    /// the conversation.
-    async fn handle(&mut self, typed: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
+    /// Runs the command that the user typed, or turns other text into a message. Ctrl-C cancels the command or the
+    /// message, but does not end the conversation.
+    async fn handle(&mut self, typed_text: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
         // A separate receiver, because the command borrows all of `self`.
         let mut interrupts = StopSignals::new()?;
         let next_step = tokio::select! {
             biased;
             () = interrupts.interrupted() => None,
-            next_step = self.run_or_compose(typed, conversation) => Some(next_step),
+            next_step = self.run_or_compose(typed_text, conversation) => Some(next_step),
         };
         if next_step.is_none() {
             // The old receiver would report the same Ctrl-C once more.
@@ -243,12 +243,12 @@ impl Chat<'_> {
         next_step.unwrap_or(Ok(NextStep::ReadInput))
     }
 
-    async fn run_or_compose(&mut self, typed: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
+    async fn run_or_compose(&mut self, typed_text: &str, conversation: &mut Conversation) -> Result<NextStep, Failure> {
         let servers: Vec<_> = self.tools.servers().into_iter().map(|server| server.name).collect();
-        match commands::parse(typed, &servers) {
+        match commands::parse(typed_text, &servers) {
             Some(command) => self.run_command(command?, conversation).await,
             None => {
-                let message = self.tools.compose(typed, None, &self.context.screen).await?;
+                let message = self.tools.compose(typed_text, None, &self.context.screen).await?;
                 Ok(NextStep::SendTurn(vec![message]))
             }
         }
@@ -259,16 +259,17 @@ impl Chat<'_> {
         let Some(session) = conversation.journal.session() else {
             return Ok(());
         };
-        if self.context.screen.interactive() && !self.context.screen.json() {
-            let show = ShowSessionArgs { session: session.id.to_string(), limit: Some(REPLAYED_MESSAGES), full: false };
-            sessions::run(SessionsVerb::Show(show), self.context).await?;
+        if self.context.screen.is_interactive() && !self.context.screen.prints_json() {
+            let show_args =
+                ShowSessionArgs { session: session.id.to_string(), limit: Some(REPLAYED_MESSAGES), full: false };
+            sessions::run(SessionsVerb::Show(show_args), self.context).await?;
         }
         Ok(())
     }
 
     /// Tells the user, at a terminal, how to continue this conversation later. Returns `exit`.
     fn leave(&self, conversation: &Conversation, exit: Exit) -> Exit {
-        if let (true, Some(session)) = (self.context.screen.interactive(), conversation.journal.session()) {
+        if let (true, Some(session)) = (self.context.screen.is_interactive(), conversation.journal.session()) {
             self.context
                 .screen
                 .note(&format!("`toolrack chat --resume {}` continues this conversation", session.prefix));
@@ -285,29 +286,29 @@ impl Chat<'_> {
         &mut self,
         conversation: Conversation,
         new_messages: Vec<Message>,
-    ) -> Result<(Conversation, Outcome), Failure> {
+    ) -> Result<(Conversation, TurnOutcome), Failure> {
         let Conversation { journal, mut messages } = conversation;
         messages.extend(new_messages);
         let mut turn = Turn::new(messages, self.limits);
-        let format = if self.context.screen.json() { TurnFormat::JsonDocument } else { TurnFormat::Text };
+        let format = if self.context.screen.prints_json() { TurnFormat::JsonDocument } else { TurnFormat::Text };
         let screen = Arc::clone(&self.context.screen);
-        let mut live = LiveTurn::new(screen, self.agent.host.catalog(), journal, format);
-        let ended = self.run_turn(&mut turn, &mut live).await;
-        // Without a terminal, a turn in which the model failed stays open, so that another command can continue it.
-        let is_interactive = self.context.screen.interactive();
-        let cancel_result = match &ended {
-            None => live.cancel(&mut turn).await,
-            Some(Err(AgentError::Model { .. })) if is_interactive => live.cancel(&mut turn).await,
+        let mut live_turn = LiveTurn::new(screen, self.agent.host.catalog(), journal, format);
+        let turn_result = self.run_turn(&mut turn, &mut live_turn).await;
+        // Without a terminal, a turn stays open if the model has failed. Another command can then continue it.
+        let is_interactive = self.context.screen.is_interactive();
+        let cancel_result = match &turn_result {
+            None => live_turn.cancel(&mut turn).await,
+            Some(Err(AgentError::Model { .. })) if is_interactive => live_turn.cancel(&mut turn).await,
             _ => Ok(()),
         };
-        let report = live.finish(&turn, &self.agent).await?;
-        let outcome = match (cancel_result, ended) {
-            (Err(not_stored), _) => Outcome::Broken(ask::turn_failure(&not_stored.into())),
-            (_, Some(Err(error @ AgentError::NotStored(_)))) => Outcome::Broken(ask::turn_failure(&error)),
-            (_, Some(Err(error))) => Outcome::Ended(Err(ask::turn_failure(&error))),
-            (_, None) => Outcome::Cancelled,
+        let report = live_turn.finish(&turn, &self.agent).await?;
+        let outcome = match (cancel_result, turn_result) {
+            (Err(store_error), _) => TurnOutcome::Broken(ask::turn_failure(&store_error.into())),
+            (_, Some(Err(error @ AgentError::NotStored(_)))) => TurnOutcome::Broken(ask::turn_failure(&error)),
+            (_, Some(Err(error))) => TurnOutcome::Ended(Err(ask::turn_failure(&error))),
+            (_, None) => TurnOutcome::Cancelled,
             (_, Some(Ok(end))) => {
-                Outcome::Ended(ask::turn_exit(&end, &report.unapproved_tools).map_err(|failure| match end {
+                TurnOutcome::Ended(ask::turn_exit(&end, &report.unapproved_tools).map_err(|failure| match end {
                     End::RoundLimit | End::TokenLimit | End::CostLimit => failure.hint("say `go on` to continue"),
                     _ => failure,
                 }))
@@ -318,10 +319,10 @@ impl Chat<'_> {
 
     /// Runs `turn`, and meanwhile shows changes of the servers. Ctrl-C cancels the calls that are under way, or if
     /// there are none, the turn. Returns `None` when the user cancelled the turn.
-    async fn run_turn(&mut self, turn: &mut Turn, live: &mut LiveTurn) -> Option<Result<End, AgentError>> {
-        // The brake cancels the calls, or the turn, while `run` has borrowed `live`.
-        let (brake, news_sender) = (live.brake(), live.news_sender());
-        let mut run = Box::pin(self.agent.run(turn, live));
+    async fn run_turn(&mut self, turn: &mut Turn, live_turn: &mut LiveTurn) -> Option<Result<End, AgentError>> {
+        // The brake cancels the calls, or the turn, while `run` has borrowed `live_turn`.
+        let (brake, news_sender) = (live_turn.brake(), live_turn.news_sender());
+        let mut run = Box::pin(self.agent.run(turn, live_turn));
         loop {
             tokio::select! {
                 biased;
@@ -330,7 +331,7 @@ impl Chat<'_> {
                         return brake.stop(&mut run).await;
                     }
                 }
-                ended = &mut run => return Some(ended),
+                turn_result = &mut run => return Some(turn_result),
                 line = self.news.next() => news_sender.show(line),
             }
         }
@@ -339,10 +340,10 @@ impl Chat<'_> {
 
 /// Reads the user's next message, and meanwhile shows changes of the servers.
 async fn read_input(input: &InputSource, news: &mut News, screen: &Screen) -> Result<UserInput, Failure> {
-    let mut next = pin!(input.next());
+    let mut next_input = pin!(input.next());
     loop {
         tokio::select! {
-            user_input = &mut next => return user_input,
+            user_input = &mut next_input => return user_input,
             line = news.next() => input.show_line(&line, screen),
         }
     }

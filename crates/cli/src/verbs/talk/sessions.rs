@@ -25,7 +25,7 @@ use args::{
 use render::{ListDocument, SessionDocument, ShownSession, replay};
 
 /// How many of the newest sessions are searched for one with a similar id or title.
-const MAX_SEARCHED: usize = 500;
+const MAX_SEARCHED_SESSIONS: usize = 500;
 
 /// `sessions rename --json`.
 #[derive(Debug, Serialize)]
@@ -59,26 +59,30 @@ pub(crate) async fn run(verb: SessionsVerb, context: &Context) -> Result<Exit, F
     }
 }
 
-/// Returns the session that `typed` names: an id, the beginning of one, or `last`.
+/// Returns the session that `typed_id` names: an id, the beginning of one, or `last`.
 ///
 /// # Errors
 /// When no session, or more than one, has that id. The failure has suggestions.
-pub(crate) async fn find_session(typed: &str, context: &Context) -> Result<Session, Failure> {
+pub(crate) async fn find_session(typed_id: &str, context: &Context) -> Result<Session, Failure> {
     let store = context.store()?;
-    match store.find_session(typed, OwnerFilter::All).await {
+    match store.find_session(typed_id, OwnerFilter::All).await {
         Err(error @ StoreError::UnknownSession { .. }) => {
-            Err(with_suggestion(typed, session_failure(&error), context).await)
+            Err(with_suggestion(typed_id, session_failure(&error), context).await)
         }
-        found => found.map_err(|error| session_failure(&error)),
+        result => result.map_err(|error| session_failure(&error)),
     }
 }
 
-/// Opens the conversation that `typed` names, to continue it with this model.
+/// Opens the conversation that `typed_id` names, to continue it with this model.
 ///
 /// # Errors
 /// As for [`find_session`], and when the conversation cannot be opened.
-pub(crate) async fn resume(typed: &str, model: &str, context: &Context) -> Result<(Journal, OpenedSession), Failure> {
-    let session = find_session(typed, context).await?;
+pub(crate) async fn resume(
+    typed_id: &str,
+    model: &str,
+    context: &Context,
+) -> Result<(Journal, OpenedSession), Failure> {
+    let session = find_session(typed_id, context).await?;
     Journal::open(context.store()?, session, model, context.conceal()).await.map_err(|error| session_failure(&error))
 }
 
@@ -98,37 +102,39 @@ pub(crate) fn session_failure(error: &StoreError) -> Failure {
     }
 }
 
-/// Adds a suggestion to `failure`: a session whose id or title is similar to `typed`.
-async fn with_suggestion(typed: &str, failure: Failure, context: &Context) -> Failure {
-    let query = SessionQuery { limit: MAX_SEARCHED, ..SessionQuery::default() };
+/// Adds a suggestion to `failure`: a session whose id or title is similar to `typed_id`.
+async fn with_suggestion(typed_id: &str, failure: Failure, context: &Context) -> Failure {
+    let query = SessionQuery { limit: MAX_SEARCHED_SESSIONS, ..SessionQuery::default() };
     let store = match context.store() {
         Ok(store) => store,
         Err(failure) => return failure,
     };
-    // Without the list there is nothing to suggest, and `failure` says more than that the list cannot be read.
-    let Ok(newest) = store.sessions(&query).await else { return failure };
-    if newest.is_empty() {
+    // Without the list, there is nothing to suggest. `failure` helps the user more than the reason why the list cannot
+    // be read.
+    let Ok(newest_sessions) = store.sessions(&query).await else { return failure };
+    if newest_sessions.is_empty() {
         let failure = Failure { message: "there are no sessions yet".to_owned(), ..failure };
         return failure.hint("`toolrack ask` and `toolrack chat` begin one");
     }
-    let by_exact_title = newest.iter().find(|session| session.title.to_lowercase() == typed.to_lowercase());
-    let suggested = by_exact_title.or_else(|| {
+    let by_exact_title = newest_sessions.iter().find(|session| session.title.to_lowercase() == typed_id.to_lowercase());
+    let suggested_session = by_exact_title.or_else(|| {
         // Compare with as many characters of each id as the user typed, but at least 8, which lists always show.
-        let id_starts = newest.iter().map(|session| session.id.to_string());
-        let id_starts: Vec<_> = id_starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
-        let similar = closest(typed, id_starts.iter().map(String::as_str));
-        let by_id = similar.and_then(|similar| id_starts.iter().position(|start| start == similar));
+        let id_starts = newest_sessions.iter().map(|session| session.id.to_string());
+        let id_starts: Vec<_> =
+            id_starts.map(|id| id.chars().take(typed_id.len().max(8)).collect::<String>()).collect();
+        let similar_start = closest(typed_id, id_starts.iter().map(String::as_str));
+        let by_id = similar_start.and_then(|similar_start| id_starts.iter().position(|start| start == similar_start));
         let by_similar_title = || {
-            let similar = closest(typed, newest.iter().map(|session| session.title.as_str()))?;
-            newest.iter().position(|session| session.title == similar)
+            let similar_title = closest(typed_id, newest_sessions.iter().map(|session| session.title.as_str()))?;
+            newest_sessions.iter().position(|session| session.title == similar_title)
         };
-        by_id.or_else(by_similar_title).and_then(|index| newest.get(index))
+        by_id.or_else(by_similar_title).and_then(|index| newest_sessions.get(index))
     });
-    match suggested {
-        Some(suggested) => {
+    match suggested_session {
+        Some(suggested_session) => {
             let conceal = concealer(context).await;
-            let title = conceal(suggested.title.trim());
-            failure.hint(format!("did you mean `{}` ({title})?", suggested.prefix))
+            let title = conceal(suggested_session.title.trim());
+            failure.hint(format!("did you mean `{}` ({title})?", suggested_session.prefix))
         }
         None => failure.hint("`toolrack sessions list` shows them"),
     }
@@ -138,7 +144,7 @@ async fn list(args: ListSessionsArgs, context: &Context) -> Result<Exit, Failure
     let loaded = context.read().await;
     context.forget_old_sessions(&loaded, None).await;
     let after = match &args.after {
-        Some(typed) => Some(find_session(typed, context).await?),
+        Some(typed_id) => Some(find_session(typed_id, context).await?),
         None => None,
     };
     let store = context.store()?;
@@ -157,7 +163,7 @@ async fn list(args: ListSessionsArgs, context: &Context) -> Result<Exit, Failure
     let conceal = context.concealer_of_configured(&loaded).await;
     let sessions = page_sessions.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
     let list = ListDocument { sessions, totals };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&list).await?;
         return Ok(Exit::Ok);
     }
@@ -198,11 +204,11 @@ async fn transcript(
 async fn show(args: ShowSessionArgs, context: &Context) -> Result<Exit, Failure> {
     let session = find_session(&args.session, context).await?;
     let limit = args.limit.map_or(u64::MAX, |limit| limit as u64);
-    let (shown, messages) = transcript(&session, session.messages.saturating_sub(limit), context).await?;
-    if context.screen.json() {
-        context.screen.document(&SessionDocument { session: &shown, messages: &messages }).await?;
+    let (shown_session, messages) = transcript(&session, session.messages.saturating_sub(limit), context).await?;
+    if context.screen.prints_json() {
+        context.screen.document(&SessionDocument { session: &shown_session, messages: &messages }).await?;
     } else {
-        context.screen.page(replay::page(&shown, &messages, args.full, context.screen.layout())).await?;
+        context.screen.page(replay::page(&shown_session, &messages, args.full, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }
@@ -217,30 +223,31 @@ async fn rename(args: RenameSessionArgs, context: &Context) -> Result<Exit, Fail
     store.rename_session(session.id, title).await.map_err(|error| session_failure(&error))?;
     let session = store.session(session.id).await.map_err(|error| session_failure(&error))?;
     let conceal = concealer(context).await;
-    let shown = ShownSession::new(session, &conceal);
-    if context.screen.json() {
-        context.screen.document(&RenameDocument { session: shown }).await?;
+    let shown_session = ShownSession::new(session, &conceal);
+    if context.screen.prints_json() {
+        context.screen.document(&RenameDocument { session: shown_session }).await?;
     } else {
-        context.screen.page(format!("renamed {} to {}", shown.session.prefix, shown.name())).await?;
+        context.screen.page(format!("renamed {} to {}", shown_session.session.prefix, shown_session.name())).await?;
     }
     Ok(Exit::Ok)
 }
 
 async fn delete(args: DeleteSessionsArgs, context: &Context) -> Result<Exit, Failure> {
-    let mut chosen: Vec<Session> = Vec::new();
-    for typed in &args.sessions {
-        let session = find_session(typed, context).await?;
-        if !chosen.contains(&session) {
-            chosen.push(session);
+    let mut sessions_to_delete: Vec<Session> = Vec::new();
+    for typed_id in &args.sessions {
+        let session = find_session(typed_id, context).await?;
+        if !sessions_to_delete.contains(&session) {
+            sessions_to_delete.push(session);
         }
     }
-    let ids: Vec<_> = chosen.iter().map(|session| session.id).collect();
+    let ids: Vec<_> = sessions_to_delete.iter().map(|session| session.id).collect();
     let conceal = concealer(context).await;
-    let shown: Vec<_> = chosen.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
+    let shown_sessions: Vec<_> =
+        sessions_to_delete.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
     if !args.yes {
         context.require_user("deleted conversations cannot be restored")?;
-        context.screen.message(&render::rows(&shown).join("\n"));
-        if !context.confirm(&format!("Delete {} for good?", count(shown.len(), "session"))).await {
+        context.screen.message(&render::rows(&shown_sessions).join("\n"));
+        if !context.confirm(&format!("Delete {} for good?", count(shown_sessions.len(), "session"))).await {
             return Err(Failure::new(Exit::Denied, "DENIED", "nothing was deleted"));
         }
     }
@@ -251,25 +258,27 @@ async fn delete(args: DeleteSessionsArgs, context: &Context) -> Result<Exit, Fai
             Err(error) => return Err(session_failure(&error)),
         }
     }
-    if context.screen.json() {
-        context.screen.document(&DeleteDocument { deleted: shown }).await?;
+    if context.screen.prints_json() {
+        context.screen.document(&DeleteDocument { deleted: shown_sessions }).await?;
     } else {
-        let lines: Vec<_> =
-            shown.iter().map(|shown| format!("deleted {} {}", shown.session.prefix, shown.name())).collect();
+        let lines: Vec<_> = shown_sessions
+            .iter()
+            .map(|shown_session| format!("deleted {} {}", shown_session.session.prefix, shown_session.name()))
+            .collect();
         context.screen.page(lines.join("\n")).await?;
     }
     Ok(Exit::Ok)
 }
 
 async fn import(args: ImportSessionsArgs, context: &Context) -> Result<Exit, Failure> {
-    let imported = context.store()?.import_sessions(&args.file).await.map_err(|error| session_failure(&error))?;
-    if context.screen.json() {
+    let report = context.store()?.import_sessions(&args.file).await.map_err(|error| session_failure(&error))?;
+    if context.screen.prints_json() {
         let file = args.file.display().to_string();
-        let (sessions, messages, known) = (imported.sessions, imported.messages, imported.already_present);
+        let (sessions, messages, known) = (report.sessions, report.messages, report.already_present);
         context.screen.document(&ImportDocument { file, sessions, messages, known }).await?;
     } else {
-        context.screen.page(render::import_outcome(imported)).await?;
-        if imported.sessions > 0 {
+        context.screen.page(render::import_outcome(report)).await?;
+        if report.sessions > 0 {
             context.screen.note("`toolrack sessions list` shows them");
         }
     }

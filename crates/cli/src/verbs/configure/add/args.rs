@@ -155,19 +155,19 @@ impl AddArgs {
     /// When the words begin with an option that does not exist.
     pub(crate) fn target(&self, after_dashes: bool) -> Result<Target, Box<clap::Error>> {
         let mut words = self.rest.iter().cloned();
-        let first = words.next().unwrap_or_default();
-        if !after_dashes && first.starts_with('-') {
+        let first_word = words.next().unwrap_or_default();
+        if !after_dashes && first_word.starts_with('-') {
             // clap accepted the unknown option as the command.
             let error = AfterUrl::command().error(
                 clap::error::ErrorKind::UnknownArgument,
-                format!("unexpected argument '{first}'; a command that begins with `-` goes after `--`"),
+                format!("unexpected argument '{first_word}'; a command that begins with `-` goes after `--`"),
             );
             return Err(Box::new(error));
         }
         if self.is_url(after_dashes) {
-            return Ok(Target::Url(first));
+            return Ok(Target::Url(first_word));
         }
-        Ok(Target::Command { command: first, arguments: words.collect() })
+        Ok(Target::Command { command: first_word, arguments: words.collect() })
     }
 
     pub(super) fn is_url(&self, after_dashes: bool) -> bool {
@@ -192,13 +192,13 @@ impl AddArgs {
     /// When these words are not valid options.
     pub(crate) fn take_options_after_url(&mut self, after_dashes: bool) -> Result<Global, clap::Error> {
         let Some(words) = self.take_words_after_url(after_dashes) else { return Ok(Global::default()) };
-        let more = AfterUrl::try_parse_from(words).or_else(|error| match error.kind() {
+        let later_words = AfterUrl::try_parse_from(words).or_else(|error| match error.kind() {
             // `--help` after a URL shows the help of `add`, which clap returns as an error.
             clap::error::ErrorKind::DisplayHelp => Cli::try_parse_from(["toolrack", "add", "--help"]).and(Err(error)),
             _ => Err(error),
         })?;
-        self.options = std::mem::take(&mut self.options).followed_by(more.options);
-        Ok(more.global)
+        self.options = std::mem::take(&mut self.options).followed_by(later_words.options);
+        Ok(later_words.global)
     }
 
     /// As [`Self::take_options_after_url`], for words that the user typed at a question. Refuses the options that every
@@ -209,8 +209,8 @@ impl AddArgs {
     pub(super) fn take_options_after_typed_url(&mut self) -> Result<(), clap::Error> {
         let after_dashes = false;
         if let Some(words) = self.take_words_after_url(after_dashes) {
-            let more = AfterTypedUrl::try_parse_from(words)?;
-            self.options = std::mem::take(&mut self.options).followed_by(more.options);
+            let later_words = AfterTypedUrl::try_parse_from(words)?;
+            self.options = std::mem::take(&mut self.options).followed_by(later_words.options);
         }
         Ok(())
     }
@@ -249,23 +249,23 @@ struct AfterTypedUrl {
 
 impl AddOptions {
     /// Merges options that were typed later. Lists are appended, and single values of `more` override those of `self`.
-    fn followed_by(mut self, more: Self) -> Self {
-        self.env.extend(more.env);
-        self.header.extend(more.header);
-        self.tools.extend(more.tools);
+    fn followed_by(mut self, later: Self) -> Self {
+        self.env.extend(later.env);
+        self.header.extend(later.header);
+        self.tools.extend(later.tools);
         Self {
-            scope: more.scope.or(self.scope),
-            transport: more.transport.or(self.transport),
+            scope: later.scope.or(self.scope),
+            transport: later.transport.or(self.transport),
             env: self.env,
             header: self.header,
-            bearer_token_env: more.bearer_token_env.or(self.bearer_token_env),
-            cwd: more.cwd.or(self.cwd),
+            bearer_token_env: later.bearer_token_env.or(self.bearer_token_env),
+            cwd: later.cwd.or(self.cwd),
             tools: self.tools,
-            timeout: more.timeout.or(self.timeout),
-            plain: self.plain || more.plain,
-            no_test: self.no_test || more.no_test,
-            replace: self.replace || more.replace,
-            dry_run: self.dry_run || more.dry_run,
+            timeout: later.timeout.or(self.timeout),
+            plain: self.plain || later.plain,
+            no_test: self.no_test || later.no_test,
+            replace: self.replace || later.replace,
+            dry_run: self.dry_run || later.dry_run,
         }
     }
 }

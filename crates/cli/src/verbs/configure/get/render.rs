@@ -1,4 +1,4 @@
-//! Shows the entry of a server: its content, and the file that it is in.
+//! Shows the entry of a server (its configuration): its content, and the file that it is in.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -136,9 +136,10 @@ pub(crate) fn details(view: &Value) -> Vec<String> {
     for (name, fingerprint) in fields.get("files").and_then(Value::as_object).into_iter().flatten() {
         push_line("file", &format!("{name}  {}", fingerprint.as_str().unwrap_or_default()));
     }
-    // `runs` or `contacts` stands for `type`, and the caller shows in its first line whether the entry is enabled.
-    let shown_elsewhere = ["type", "command", "args", "url", "cwd", "env", "headers", "enabled", "files"];
-    for (name, value) in fields.iter().filter(|(name, _)| !shown_elsewhere.contains(&name.as_str())) {
+    // The lines above show these fields already, except `type`, which follows from them, and `enabled`, which the
+    // caller shows.
+    let fields_shown_elsewhere = ["type", "command", "args", "url", "cwd", "env", "headers", "enabled", "files"];
+    for (name, value) in fields.iter().filter(|(name, _)| !fields_shown_elsewhere.contains(&name.as_str())) {
         push_line("setting", &format!("{name} = {value}"));
     }
     lines

@@ -82,9 +82,9 @@ pub(crate) struct AddedServer {
 }
 
 /// Shows the offers of each file below the name of the program.
-pub(crate) fn page(listed: &[ListedOffer<'_>], layout: Layout) -> String {
+pub(crate) fn page(offers: &[ListedOffer<'_>], layout: Layout) -> String {
     let mut lines = Vec::new();
-    for offers_of_file in listed.chunk_by(|a, b| a.offer.path == b.offer.path && a.client == b.client) {
+    for offers_of_file in offers.chunk_by(|a, b| a.offer.path == b.offer.path && a.client == b.client) {
         let Some(first) = offers_of_file.first() else { continue };
         if !lines.is_empty() {
             lines.push(String::new());
@@ -92,21 +92,21 @@ pub(crate) fn page(listed: &[ListedOffer<'_>], layout: Layout) -> String {
         let origin = if first.from_project { ", this project's" } else { "" };
         let source = format!("({}{origin})", text::for_line(&first.source));
         lines.push(format!("{} {}", paint(Tone::Strong, first.offer.client.title()), paint(Tone::Faint, &source)));
-        let rows: Vec<_> = offers_of_file.iter().map(|listed| row(listed, layout)).collect();
-        for (listed, line) in offers_of_file.iter().zip(columns(&rows)) {
+        let rows: Vec<_> = offers_of_file.iter().map(|offer| row(offer, layout)).collect();
+        for (offer, line) in offers_of_file.iter().zip(columns(&rows)) {
             lines.push(format!("  {line}"));
             let private_note =
-                listed.private_to.as_ref().map(|folder| format!("      for {} alone", text::for_line(folder)));
+                offer.private_to.as_ref().map(|folder| format!("      for {} alone", text::for_line(folder)));
             lines.extend(private_note.map(|private_note| paint(Tone::Faint, &private_note)));
-            let notes = listed.notes.iter().map(|note| paint(Tone::Faint, &format!("      {}", text::for_line(note))));
+            let notes = offer.notes.iter().map(|note| paint(Tone::Faint, &format!("      {}", text::for_line(note))));
             lines.extend(notes);
         }
     }
     lines.join("\n")
 }
 
-fn row(listed: &ListedOffer<'_>, layout: Layout) -> Vec<Cell> {
-    let (sign, tone, state) = match listed.state {
+fn row(offer: &ListedOffer<'_>, layout: Layout) -> Vec<Cell> {
+    let (sign, tone, state) = match offer.state {
         OfferState::New => (Sign::Good, Tone::Good, "new"),
         OfferState::Same => (Sign::Off, Tone::Faint, "already here"),
         OfferState::Taken => (Sign::Doubtful, Tone::Waiting, "another one here has this name"),
@@ -114,16 +114,21 @@ fn row(listed: &ListedOffer<'_>, layout: Layout) -> Vec<Cell> {
     };
     vec![
         Cell::new(tone, layout.sign(sign)),
-        Cell::new(Tone::Strong, text::for_line(listed.name)),
+        Cell::new(Tone::Strong, text::for_line(offer.name)),
         Cell::new(tone, state),
-        Cell::new(Tone::Plain, text::for_line(&summary(listed.entry))),
+        Cell::new(Tone::Plain, text::for_line(&summary(offer.entry))),
     ]
 }
 
 /// Returns the line of an offer in a list to choose from.
-pub(crate) fn line(listed: &ListedOffer<'_>) -> String {
-    let origin = if listed.from_project { ", project" } else { "" };
-    let line = format!("{} ({}{origin})  {}", listed.name, listed.offer.client.title(), summary(listed.entry));
+pub(crate) fn line(listed_offer: &ListedOffer<'_>) -> String {
+    let origin = if listed_offer.from_project { ", project" } else { "" };
+    let line = format!(
+        "{} ({}{origin})  {}",
+        listed_offer.name,
+        listed_offer.offer.client.title(),
+        summary(listed_offer.entry)
+    );
     text::for_line(&line).into_owned()
 }
 

@@ -21,8 +21,9 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Looks the name up and opens a connection, as the host did for the server. Sends nothing.
 ///
-/// Returns no checks for a server without a URL. Returns none either if connections go through a proxy or are limited
-/// by the egress profile `hosted`, because a direct connection of this machine would then prove nothing.
+/// Returns no checks for a server without a URL. Returns none either if connections go through a proxy, or if the
+/// egress profile (which limits the addresses that this program may contact) is `hosted`. A direct connection of this
+/// machine would then prove nothing.
 pub(super) async fn checks(name: &ServerName, spec: &ServerSpec, context: &Context) -> Vec<Check> {
     let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
         return Vec::new();

@@ -19,18 +19,18 @@ pub(super) fn checks(host: &Host) -> Vec<Check> {
             checks.push(Check::doubtful("pins", &tool, format!("{state} {}", quarantined.cause)).hint(hint));
         }
     }
-    let mut unshown = 0_usize;
+    let mut unshown_count = 0_usize;
     for ((server, tool), findings) in host.catalog().findings() {
         for Finding { place, what, .. } in findings {
             if checks.len() >= MAX_CHECKS {
-                unshown += 1;
+                unshown_count += 1;
                 continue;
             }
             checks.push(Check::doubtful("tools", &format!("{server}/{tool}"), format!("{place}: {what}")));
         }
     }
-    if unshown > 0 {
-        checks.push(Check::doubtful("tools", "all", format!("{unshown} more findings are not shown")));
+    if unshown_count > 0 {
+        checks.push(Check::doubtful("tools", "all", format!("{unshown_count} more findings are not shown")));
     }
     checks
 }

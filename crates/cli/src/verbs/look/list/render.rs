@@ -1,5 +1,6 @@
-//! Shows servers and their states. A pin is the definition of a tool as the user trusts it; a tool that differs from
-//! its pin is in quarantine.
+//! Shows servers and their states. An entry is the configuration of one server in a file. A pin is the definition of a
+//! tool as the user trusts it; a tool that differs from its pin is in quarantine. A finding is a suspicious place in
+//! the definition of a tool.
 
 use std::collections::BTreeSet;
 
@@ -104,7 +105,7 @@ impl Server {
         !self.quarantined.is_empty()
     }
 
-    /// The exit code of a server that should be connected and is not.
+    /// Returns the exit code for a server that should be connected and is not.
     pub(crate) fn failure_exit(&self) -> Option<Exit> {
         match &self.page_data.state {
             State::Connected { .. } | State::Idle { .. } | State::Disabled => None,
@@ -140,13 +141,13 @@ fn source_path(source: &Source) -> Option<String> {
     source.path.as_ref().map(|path| path.display().to_string())
 }
 
-/// The broken entries among `named`; all broken entries if `named` is empty. The list shows them as broken instead of
-/// leaving them out.
-pub(crate) fn broken_servers(loaded: &Loaded, named: &[String]) -> Vec<Server> {
+/// Returns the broken entries among `server_names`, or all broken entries if `server_names` is empty. The list shows
+/// them as broken instead of leaving them out.
+pub(crate) fn broken_servers(loaded: &Loaded, server_names: &[String]) -> Vec<Server> {
     loaded
         .entries
         .iter()
-        .filter(|entry| !entry.is_valid && (named.is_empty() || named.contains(&entry.name)))
+        .filter(|entry| !entry.is_valid && (server_names.is_empty() || server_names.contains(&entry.name)))
         .map(|entry| {
             let problem = loaded.errors().find(|problem| problem.entry.as_ref() == Some(&entry.name));
             let why = problem.map_or("its entry cannot be used", |problem| &problem.message);
@@ -186,7 +187,7 @@ pub(crate) fn page(servers: &[Server], layout: Layout) -> String {
     lines.join("\n")
 }
 
-/// A state as a sign, a colour and words; the words alone say everything.
+/// Returns a sign, a colour and words for a state. The words alone say everything.
 fn describe_state(state: &State, layout: Layout) -> (Sign, Tone, String) {
     let with_reason = |words: &str, why: &str| format!("{words} {} {}", layout.dash(), text::for_line(why));
     match state {

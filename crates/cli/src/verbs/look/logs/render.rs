@@ -31,14 +31,14 @@ pub(crate) fn page(lines: &[LogLine]) -> String {
     let rows: Vec<_> = lines
         .iter()
         .map(|line| {
-            let at = DateTime::from_timestamp_millis(line.at).unwrap_or_default().with_timezone(&Local);
+            let local_time = DateTime::from_timestamp_millis(line.at).unwrap_or_default().with_timezone(&Local);
             let tone = match line.kind.as_str() {
                 "failed" | "error" | "critical" | "alert" | "emergency" => Tone::Bad,
                 "noticed" | "warning" => Tone::Waiting,
                 _ => Tone::Faint,
             };
             vec![
-                Cell::new(Tone::Faint, at.format("%Y-%m-%d %H:%M:%S").to_string()),
+                Cell::new(Tone::Faint, local_time.format("%Y-%m-%d %H:%M:%S").to_string()),
                 Cell::new(Tone::Strong, text::for_line(&line.server)),
                 Cell::new(tone, text::for_line(&line.kind)),
                 Cell::new(Tone::Plain, text::for_line(&line.text)),

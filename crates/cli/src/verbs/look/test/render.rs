@@ -55,9 +55,9 @@ impl TestedServer {
     }
 }
 
-/// The outcome for each server, with its steps below.
-pub(crate) fn page(tested: &[TestedServer], layout: Layout) -> String {
-    let blocks: Vec<_> = tested.iter().map(|server| block(server, layout)).collect();
+/// Returns the outcome for each server, with its steps below.
+pub(crate) fn page(tested_servers: &[TestedServer], layout: Layout) -> String {
+    let blocks: Vec<_> = tested_servers.iter().map(|server| block(server, layout)).collect();
     blocks.join("\n\n")
 }
 

@@ -9,43 +9,43 @@ use crate::render::{Tone, paint, size};
 
 /// A piece of a result, unchanged, for a file or another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Raw<'a> {
+pub(crate) enum RawPiece<'a> {
     Text(Cow<'a, str>),
     /// In Base64.
     Bytes(&'a str),
 }
 
-/// The pieces of a result. Structured content is a piece only if there is no text, as on a [page].
-pub(crate) fn raw(outcome: &ToolOutcome) -> Vec<Raw<'_>> {
+/// Returns the pieces of a result. Structured content is a piece only if there is no text, as on a [page].
+pub(crate) fn raw_pieces(outcome: &ToolOutcome) -> Vec<RawPiece<'_>> {
     let mut pieces: Vec<_> = outcome.content.iter().map(raw_content).collect();
     if !has_text(outcome)
         && let Some(structured) = &outcome.structured
     {
-        pieces.push(Raw::Text(pretty(structured).into()));
+        pieces.push(RawPiece::Text(pretty(structured).into()));
     }
     pieces
 }
 
-fn raw_content(content: &Content) -> Raw<'_> {
+fn raw_content(content: &Content) -> RawPiece<'_> {
     match content {
-        Content::Text { text } => Raw::Text(text.into()),
-        Content::Image { data, .. } | Content::Audio { data, .. } => Raw::Bytes(data),
+        Content::Text { text } => RawPiece::Text(text.into()),
+        Content::Image { data, .. } | Content::Audio { data, .. } => RawPiece::Bytes(data),
         Content::Resource { resource } => raw_contents(resource),
-        Content::ResourceLink { uri, .. } => Raw::Text(uri.into()),
-        Content::Other(value) => Raw::Text(pretty(value).into()),
-        other => Raw::Text(self::content(other).into()),
+        Content::ResourceLink { uri, .. } => RawPiece::Text(uri.into()),
+        Content::Other(value) => RawPiece::Text(pretty(value).into()),
+        other => RawPiece::Text(self::content(other).into()),
     }
 }
 
 /// Returns the contents of a resource unchanged.
-pub(crate) fn raw_contents(resource: &ResourceContents) -> Raw<'_> {
+pub(crate) fn raw_contents(resource: &ResourceContents) -> RawPiece<'_> {
     match &resource.text {
-        Some(text) => Raw::Text(text.into()),
-        None => Raw::Bytes(resource.blob.as_deref().unwrap_or_default()),
+        Some(text) => RawPiece::Text(text.into()),
+        None => RawPiece::Bytes(resource.blob.as_deref().unwrap_or_default()),
     }
 }
 
-/// A result as users see it: its text unchanged, and a label for everything else.
+/// Renders a result as users see it: its text unchanged, and a label for everything else.
 ///
 /// Structured content is shown only if there is no text, because most servers repeat the text in it.
 pub(crate) fn page(outcome: &ToolOutcome) -> String {
@@ -59,8 +59,8 @@ pub(crate) fn page(outcome: &ToolOutcome) -> String {
     parts.join("\n")
 }
 
-/// The result for a file or another program: every text exactly as it came. If there is only text, no line break is
-/// added at the end.
+/// Renders the result for a file or another program: every text exactly as it came. If there is only text, no line
+/// break is added at the end.
 pub(crate) fn plain(outcome: &ToolOutcome) -> String {
     let unchanged = |piece: &Content| match piece {
         Content::Text { text } => text.clone(),
@@ -69,17 +69,17 @@ pub(crate) fn plain(outcome: &ToolOutcome) -> String {
         other => anstream::adapter::strip_str(&content(other)).to_string(),
     };
     let mut parts: Vec<String> = outcome.content.iter().map(unchanged).collect();
-    let mut only_text = outcome.content.iter().all(is_text);
+    let mut is_only_text = outcome.content.iter().all(is_text);
     if !has_text(outcome)
         && let Some(structured) = &outcome.structured
     {
         parts.push(pretty(structured));
-        only_text = false;
+        is_only_text = false;
     }
-    join_parts(parts, only_text)
+    join_parts(parts, is_only_text)
 }
 
-/// The contents of a resource for a file or another program: a text exactly as it came.
+/// Renders the contents of a resource for a file or another program: a text exactly as it came.
 pub(crate) fn plain_contents(resource: &ResourceContents) -> String {
     match &resource.text {
         Some(text) => text.clone(),
@@ -88,13 +88,13 @@ pub(crate) fn plain_contents(resource: &ResourceContents) -> String {
 }
 
 /// Joins the parts, one below the other. Unless all of them are text, adds a line break at the end.
-pub(crate) fn join_parts(mut parts: Vec<String>, only_text: bool) -> String {
+pub(crate) fn join_parts(mut parts: Vec<String>, is_only_text: bool) -> String {
     parts.retain(|part| !part.is_empty());
-    let mut joined = parts.join("\n");
-    if !only_text && !joined.is_empty() && !joined.ends_with('\n') {
-        joined.push('\n');
+    let mut text = parts.join("\n");
+    if !is_only_text && !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
     }
-    joined
+    text
 }
 
 fn is_text(content: &Content) -> bool {
@@ -109,7 +109,7 @@ fn has_text(outcome: &ToolOutcome) -> bool {
     outcome.content.iter().any(|content| matches!(content, Content::Text { text } if !text.trim().is_empty()))
 }
 
-/// A piece of content as users see it: its text, or a label.
+/// Renders a piece of content as users see it: its text, or a label.
 pub(crate) fn content(content: &Content) -> String {
     match content {
         Content::Text { text } => text::for_terminal(text).into_owned(),
@@ -127,10 +127,10 @@ pub(crate) fn content(content: &Content) -> String {
     }
 }
 
-/// The contents of a resource as users see them: the text, or a label for bytes.
+/// Renders the contents of a resource as users see them: the text, or a label for bytes.
 pub(crate) fn contents(resource: &ResourceContents) -> String {
-    let ResourceContents { mime_type, text: as_text, blob, .. } = resource;
-    match (as_text, blob) {
+    let ResourceContents { mime_type, text: resource_text, blob, .. } = resource;
+    match (resource_text, blob) {
         (Some(text), _) => text::for_terminal(text).into_owned(),
         (None, blob) => {
             let bytes = blob.as_deref().map_or(0, base64_bytes);
@@ -139,7 +139,7 @@ pub(crate) fn contents(resource: &ResourceContents) -> String {
     }
 }
 
-/// JSON over several lines, safe for a terminal.
+/// Renders JSON over several lines, safe for a terminal.
 pub(crate) fn json(value: &Value) -> String {
     text::for_terminal(&pretty(value)).into_owned()
 }
@@ -155,7 +155,7 @@ pub(crate) fn label(kind: &str, media_type: Option<&str>, bytes: u64) -> String 
     paint(Tone::Faint, &format!("[{kind}{media_type}, {}]", size(bytes)))
 }
 
-/// How many bytes a Base64 text encodes.
+/// Returns how many bytes a Base64 text encodes.
 pub(crate) fn base64_bytes(encoded: &str) -> u64 {
     let digits = encoded.trim_end().trim_end_matches('=').len() as u64;
     digits * 3 / 4

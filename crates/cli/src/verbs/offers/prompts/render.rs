@@ -25,12 +25,12 @@ pub(crate) struct Document<'a> {
     warnings: &'a [String],
 }
 
-/// The output of `prompts --json`.
+/// Returns the output of `prompts --json`.
 pub(crate) fn document<'a>(offers: &'a [ServerPrompts], warnings: &'a [String]) -> Document<'a> {
     Document { prompts: ServerItem::all(offers, |offer| (&offer.server, &offer.prompts)), warnings }
 }
 
-/// The prompts of each server below its name.
+/// Lists the prompts of each server below the name of the server.
 pub(crate) fn page(offers: &[ServerPrompts]) -> String {
     let mut lines = Vec::new();
     for offer in offers.iter().filter(|offer| !offer.prompts.is_empty()) {
@@ -41,9 +41,9 @@ pub(crate) fn page(offers: &[ServerPrompts]) -> String {
         for prompt in &offer.prompts {
             lines.push(format!("  {}", signature(prompt)));
             let about = prompt.description.as_deref().or(prompt.title.as_deref());
-            if let Some(first) = about.and_then(|words| words.trim().lines().next()) {
-                let first = text::for_line(first);
-                lines.push(one_line(&paint(Tone::Faint, &format!("      {first}"))));
+            if let Some(first_line) = about.and_then(|words| words.trim().lines().next()) {
+                let first_line = text::for_line(first_line);
+                lines.push(one_line(&paint(Tone::Faint, &format!("      {first_line}"))));
             }
         }
     }
@@ -73,7 +73,7 @@ pub(crate) struct FilledDocument<'a> {
     pub(crate) messages: &'a [PromptMessage],
 }
 
-/// The messages of a prompt, each below its role.
+/// Renders the messages of a prompt, each below its role.
 pub(crate) fn filled_page(result: &PromptResult) -> String {
     let parts: Vec<_> = result
         .messages

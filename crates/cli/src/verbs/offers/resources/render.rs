@@ -27,7 +27,7 @@ pub(crate) struct Document<'a> {
     warnings: &'a [String],
 }
 
-/// The output of `resources --json`.
+/// Returns the output of `resources --json`.
 pub(crate) fn document<'a>(offers: &'a [ServerResources], warnings: &'a [String]) -> Document<'a> {
     Document {
         resources: ServerItem::all(offers, |offer| (&offer.server, &offer.resources)),
@@ -36,7 +36,7 @@ pub(crate) fn document<'a>(offers: &'a [ServerResources], warnings: &'a [String]
     }
 }
 
-/// The resources of each server below its name, then its templates.
+/// Lists the resources of each server below the name of the server, and then its templates.
 pub(crate) fn page(offers: &[ServerResources]) -> String {
     let mut lines = Vec::new();
     for offer in offers {
@@ -74,12 +74,12 @@ fn push_uri(lines: &mut Vec<String>, uri: &str, facts: &str) {
 }
 
 fn push_about(lines: &mut Vec<String>, title: &str, description: Option<&str>) {
-    let first = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
-    let about = match (title, first) {
+    let first_line = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
+    let about = match (title, first_line) {
         ("", "") => return,
         (title, "") => title.to_owned(),
-        ("", first) => first.to_owned(),
-        (title, first) => format!("{title}: {first}"),
+        ("", first_line) => first_line.to_owned(),
+        (title, first_line) => format!("{title}: {first_line}"),
     };
     let about = format!("      {}", text::for_line(&about));
     lines.push(one_line(&paint(Tone::Faint, &about)));
@@ -93,13 +93,13 @@ pub(crate) struct ReadDocument<'a> {
     pub(crate) contents: &'a [ResourceContents],
 }
 
-/// The contents of a resource, one after the other.
+/// Renders the contents of a resource, one after the other.
 pub(crate) fn read_page(contents: &[ResourceContents]) -> String {
     let parts: Vec<_> = contents.iter().map(call::contents).collect();
     parts.join("\n")
 }
 
-/// The contents of a resource for a file or another program: every text exactly as it came.
+/// Renders the contents of a resource for a file or another program: every text exactly as it came.
 pub(crate) fn read_plain(contents: &[ResourceContents]) -> String {
     let parts = contents.iter().map(call::plain_contents).collect();
     call::join_parts(parts, contents.iter().all(|part| part.text.is_some()))

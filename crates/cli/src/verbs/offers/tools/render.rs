@@ -47,7 +47,7 @@ struct Tool<'a> {
     policy: Option<&'a CallVerdict>,
 }
 
-/// The output of `tools --json`.
+/// Returns the output of `tools --json`.
 pub(crate) fn document<'a>(
     tools: &'a [ListedTool],
     servers: &'a [ServerStatus],
@@ -59,12 +59,13 @@ pub(crate) fn document<'a>(
 }
 
 fn with_instructions(servers: &[ServerStatus]) -> Vec<Server<'_>> {
-    let all = servers.iter().filter_map(|status| Some((status.name.as_str(), status.instructions.as_deref()?)));
-    let not_empty = all.filter(|(_, instructions)| !instructions.trim().is_empty());
-    not_empty.map(|(name, instructions)| Server { name, instructions }).collect()
+    let names_and_instructions =
+        servers.iter().filter_map(|status| Some((status.name.as_str(), status.instructions.as_deref()?)));
+    let with_text = names_and_instructions.filter(|(_, instructions)| !instructions.trim().is_empty());
+    with_text.map(|(name, instructions)| Server { name, instructions }).collect()
 }
 
-/// The output of `tools --json` for the one tool that was named.
+/// Returns the output of `tools --json` for the one tool that the user named.
 pub(crate) fn single_tool_document<'a>(
     tool: &'a CatalogTool,
     verdict: &'a CallVerdict,
@@ -99,7 +100,8 @@ pub(crate) struct Detail {
     pub(crate) is_full: bool,
 }
 
-/// The tools of each server below its name: signature, badges, the first line of the description.
+/// Lists the tools of each server below the name of the server: signature, badges, and the first line of the
+/// description.
 ///
 /// `tools` are in the order of their servers. The instructions of each of `servers` follow its name.
 pub(crate) fn page(tools: &[ListedTool], servers: &[ServerStatus], detail: Detail) -> String {
@@ -122,7 +124,7 @@ pub(crate) fn page(tools: &[ListedTool], servers: &[ServerStatus], detail: Detai
     lines.join("\n")
 }
 
-/// Tools of any server, in the given order, each with its server.
+/// Lists tools of any server, in the given order, each with its server.
 pub(crate) fn ranked(tools: &[ListedTool], with_schema: bool) -> String {
     let indent = "";
     let lines =
@@ -130,7 +132,7 @@ pub(crate) fn ranked(tools: &[ListedTool], with_schema: bool) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The lines for a tool, which is shown under `name`. Each line begins with `indent`.
+/// Returns the lines for a tool, which is shown under `name`. Each line begins with `indent`.
 fn tool_lines(catalog_tool: &CatalogTool, name: &str, indent: &str, with_schema: bool) -> Vec<String> {
     // The host has left out tools whose schemas cannot be parsed.
     let schema: Value = serde_json::from_str(catalog_tool.tool().input_schema.get()).unwrap_or_default();
@@ -138,14 +140,14 @@ fn tool_lines(catalog_tool: &CatalogTool, name: &str, indent: &str, with_schema:
         .map_or_else(String::new, |(tone, words)| format!("  {}", paint(tone, &format!("[{words}]"))));
     let mut lines = vec![format!("{indent}{}{badge}", signature(name, &schema))];
     let description = catalog_tool.tool().description.as_deref().unwrap_or_default().trim();
-    if let Some(first) = description.lines().next() {
-        let first = format!("{indent}    {}", text::for_line(first.trim()));
-        lines.push(one_line(&paint(Tone::Faint, &first)));
+    if let Some(first_line) = description.lines().next() {
+        let first_line = format!("{indent}    {}", text::for_line(first_line.trim()));
+        lines.push(one_line(&paint(Tone::Faint, &first_line)));
     }
     if with_schema {
         let schema = serde_json::to_string_pretty(&schema).unwrap_or_default();
-        let shown = text::for_terminal(&schema);
-        lines.extend(shown.lines().map(|line| format!("{indent}    {line}")));
+        let escaped_schema = text::for_terminal(&schema);
+        lines.extend(escaped_schema.lines().map(|line| format!("{indent}    {line}")));
     }
     lines
 }

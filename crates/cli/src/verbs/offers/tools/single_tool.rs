@@ -60,24 +60,24 @@ pub(crate) fn page(catalog_tool: &CatalogTool, verdict: &CallVerdict, detail: De
     lines.join("\n")
 }
 
-/// The cells of an argument: its name, its type, whether it may be left out, and what it is for. Empty cells at the end
-/// are left out.
+/// Returns the cells of an argument: its name, its type, whether it may be left out, and what it is for. Empty cells at
+/// the end are left out.
 fn row(argument: &ListedArgument, is_full: bool) -> Vec<Cell> {
-    let escaped = |foreign: &str| excerpt::line(foreign, if is_full { usize::MAX } else { MAX_FIELD_BYTES });
-    let need = match (&argument.default, argument.required) {
+    let escape = |foreign: &str| excerpt::line(foreign, if is_full { usize::MAX } else { MAX_FIELD_BYTES });
+    let requirement = match (&argument.default, argument.required) {
         (None, true) => "needed".to_owned(),
         (None, false) => String::new(),
-        (Some(default), true) => format!("needed, default {}", escaped(default)),
-        (Some(default), false) => format!("default {}", escaped(default)),
+        (Some(default), true) => format!("needed, default {}", escape(default)),
+        (Some(default), false) => format!("default {}", escape(default)),
     };
     let about = argument.about.as_deref().unwrap_or_default();
     let words = [
         // A blank cell indents the row.
         (Tone::Plain, " ".to_owned()),
         (Tone::Strong, text::for_line(&argument.name).into_owned()),
-        (Tone::Plain, escaped(&argument.expected)),
-        (Tone::Faint, need),
-        (Tone::Faint, escaped(about)),
+        (Tone::Plain, escape(&argument.expected)),
+        (Tone::Faint, requirement),
+        (Tone::Faint, escape(about)),
     ];
     let filled_cells = words.iter().rposition(|(_, words)| !words.is_empty()).map_or(0, |last| last + 1);
     words.into_iter().take(filled_cells).map(|(tone, words)| Cell::new(tone, words)).collect()

@@ -12,23 +12,23 @@ pub(crate) fn page(rows: &[AuditRow]) -> String {
     columns(&rows).join("\n")
 }
 
-/// The parts of the line of a row.
+/// Returns the cells of the line for a row.
 pub(crate) fn cells(row: &AuditRow) -> Vec<Cell> {
     let entry = &row.entry;
-    let at = DateTime::from_timestamp_millis(row.at).unwrap_or_default().with_timezone(&Local);
+    let local_time = DateTime::from_timestamp_millis(row.at).unwrap_or_default().with_timezone(&Local);
     let (tone, outcome) = outcome(entry);
-    let escaped = |text: &str| text::for_line(text).into_owned();
+    let escape = |text: &str| text::for_line(text).into_owned();
     vec![
         Cell::new(Tone::Faint, row.seq.to_string()),
-        Cell::new(Tone::Faint, at.format("%Y-%m-%d %H:%M:%S").to_string()),
-        Cell::new(Tone::Plain, escaped(&caller(entry))),
-        Cell::new(Tone::Strong, escaped(&target(entry))),
-        Cell::new(tone, escaped(&outcome)),
-        Cell::new(Tone::Faint, escaped(&details(entry))),
+        Cell::new(Tone::Faint, local_time.format("%Y-%m-%d %H:%M:%S").to_string()),
+        Cell::new(Tone::Plain, escape(&caller(entry))),
+        Cell::new(Tone::Strong, escape(&target(entry))),
+        Cell::new(tone, escape(&outcome)),
+        Cell::new(Tone::Faint, escape(&details(entry))),
     ]
 }
 
-/// Who acted: the member of a team, the way into Toolrack, the client, and the agent in whose name it happened.
+/// Returns who acted: the member of a team, the way into Toolrack, the client, and the agent in whose name it happened.
 fn caller(entry: &Entry) -> String {
     let member = entry.name.as_ref().or(entry.subject.as_ref());
     let agent = entry.agent.as_deref().map(|agent| format!("for {agent}"));
@@ -36,7 +36,7 @@ fn caller(entry: &Entry) -> String {
     parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// What the row is about, in the words of the page *Audit* of the dashboard (`audit-row.js`). Never empty.
+/// Returns what the row is about, in the words of the page *Audit* of the dashboard (`audit-row.js`). Never empty.
 fn target(entry: &Entry) -> String {
     match entry.kind.as_str() {
         "forgot" | "lost" => return "the log itself".to_owned(),
@@ -50,7 +50,7 @@ fn target(entry: &Entry) -> String {
     }
 }
 
-/// The outcome of a call, or what happened in another row.
+/// Returns the outcome of a call. For another kind of row, returns what happened.
 fn outcome(entry: &Entry) -> (Tone, String) {
     let outcome = entry.outcome.as_deref().or(entry.decision.as_deref());
     let word = match entry.kind.as_str() {
@@ -69,7 +69,7 @@ fn outcome(entry: &Entry) -> (Tone, String) {
     (tone, word)
 }
 
-/// The other details of a row.
+/// Returns the other details of a row.
 fn details(entry: &Entry) -> String {
     let mut facts = Vec::new();
     if let Some(duration_us) = entry.duration_us {

@@ -32,7 +32,7 @@ struct VerifyExportDocument {
 #[derive(Debug, Serialize)]
 struct Log {
     log: String,
-    /// The number of heads. A head is a signed file that lists exported objects, and says where the log ended at that
+    /// The number of heads. A head is a signed file. It lists exported objects, and says where the log ended at that
     /// time.
     heads: u64,
     /// The number of rows that are as they were signed.
@@ -72,8 +72,8 @@ impl From<LogReport> for Log {
 
 pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exit, Failure> {
     let has_key_option = !args.key.is_empty();
-    let joined = tokio::task::spawn_blocking(move || verify_folder(&args)).await;
-    let (keys, logs) = joined.map_err(|error| Failure::new(Exit::Other, "STOPPED", error.to_string()))?;
+    let task_result = tokio::task::spawn_blocking(move || verify_folder(&args)).await;
+    let (keys, logs) = task_result.map_err(|error| Failure::new(Exit::Other, "STOPPED", error.to_string()))?;
     let keys: Vec<_> = keys?.iter().map(PublicKey::id).collect();
     let (logs, why) = match logs {
         Ok(reports) => (reports.into_iter().map(Log::from).collect(), None),
@@ -81,7 +81,7 @@ pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exi
     };
     // `unnamed` objects are no problem: the newest ones may belong to a head that is not written yet.
     let ok = why.is_none() && logs.iter().all(|log: &Log| log.problems.is_empty());
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&VerifyExportDocument { ok, why, keys, logs }).await?;
         return Ok(if ok { Exit::Ok } else { Exit::Other });
     }
@@ -106,10 +106,10 @@ pub(super) async fn run(args: VerifyExportArgs, context: &Context) -> Result<Exi
     }
 }
 
-/// A few lines about the content of a log, and a line for each problem.
+/// Returns a few lines about the content of a log, and a line for each problem.
 fn page(log: &Log) -> String {
-    let counted = |number: u64, what| count(usize::try_from(number).unwrap_or(usize::MAX), what);
-    let (rows, heads) = (counted(log.rows, "row"), counted(log.heads, "head"));
+    let count_of = |number: u64, what| count(usize::try_from(number).unwrap_or(usize::MAX), what);
+    let (rows, heads) = (count_of(log.rows, "row"), count_of(log.heads, "head"));
     let mut lines = vec![format!("{}: {rows} in {heads}", log.log)];
     if let Some((end, at)) = log.end.as_ref().zip(log.at.as_ref()) {
         lines.push(format!("  end {end}, signed at {at}"));
@@ -147,7 +147,7 @@ fn read_key(path: &Path) -> Result<PublicKey, Failure> {
     PublicKey::read(&text).map_err(|error| key_failure(error.to_string()))
 }
 
-/// A folder of this machine.
+/// A folder of this machine with exported audit logs.
 struct Folder<'a>(&'a Path);
 
 impl Folder<'_> {
@@ -155,8 +155,8 @@ impl Folder<'_> {
     /// safe, because a signature without its key counts as wrong.
     fn keys(&self) -> Vec<PublicKey> {
         let names = self.names("keys").unwrap_or_default();
-        let read = |name: &String| fs::read_to_string(self.0.join("keys").join(name)).ok();
-        names.iter().filter_map(|name| PublicKey::read(&read(name)?).ok()).collect()
+        let read_file = |name: &String| fs::read_to_string(self.0.join("keys").join(name)).ok();
+        names.iter().filter_map(|name| PublicKey::read(&read_file(name)?).ok()).collect()
     }
 }
 

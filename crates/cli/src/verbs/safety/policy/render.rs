@@ -1,5 +1,5 @@
 //! Shows the rules about calls, and the verdict of the rules on one call: whether it runs, needs an approval or is
-//! refused, and why.
+//! refused, and why. Claims are what a server says about a tool, such as that it only reads.
 
 use std::path::PathBuf;
 
@@ -80,10 +80,10 @@ impl From<&Verdict> for CallVerdict {
 }
 
 impl CallVerdict {
-    /// The verdict on `subject`, such as the name of a tool. `subject` must be safe to print.
+    /// Returns a line with the verdict on `subject`, such as the name of a tool. `subject` must be safe to print.
     pub(crate) fn line(&self, subject: &str) -> String {
         let verdict = paint(tone(self.verdict), &self.verdict.to_string());
-        format!("{subject}: {verdict}, because {}", safe(&self.why))
+        format!("{subject}: {verdict}, because {}", escape(&self.why))
     }
 }
 
@@ -137,13 +137,13 @@ fn tone(effect: Effect) -> Tone {
     }
 }
 
-fn safe(foreign: &str) -> String {
+fn escape(foreign: &str) -> String {
     text::for_line(foreign).into_owned()
 }
 
 /// Shows the verdict, the facts behind the verdict, and every rule for the tool.
 pub(crate) fn test_page(document: &TestDocument) -> String {
-    let mut lines = vec![document.call_verdict.line(&format!("{}/{}", document.server, safe(&document.tool)))];
+    let mut lines = vec![document.call_verdict.line(&format!("{}/{}", document.server, escape(&document.tool)))];
     if let Some(at) = &document.answered_at {
         lines.push(format!(
             "it runs without asking until the definition of the tool changes, because the user answered `always` on {at}"
@@ -196,12 +196,12 @@ fn matched_cells(line: &MatchedLine) -> Vec<Cell> {
 
 fn rule_cells(line: &RuleLine) -> Vec<Cell> {
     let location = match (&line.path, line.line) {
-        (Some(path), Some(line)) => format!("{}:{line}", safe(&path.display().to_string())),
+        (Some(path), Some(line)) => format!("{}:{line}", escape(&path.display().to_string())),
         _ => "toolrack itself".to_owned(),
     };
     vec![
         Cell::new(tone(line.effect), line.effect.to_string()),
-        Cell::new(Tone::Plain, safe(&line.conditions.join(", "))),
+        Cell::new(Tone::Plain, escape(&line.conditions.join(", "))),
         Cell::new(Tone::Faint, location),
     ]
 }
@@ -232,13 +232,13 @@ pub(crate) fn answers_page(answers: &[StandingAnswer]) -> String {
         .iter()
         .map(|answer| {
             vec![
-                Cell::new(Tone::Plain, format!("{}/{}", answer.server, safe(&answer.tool))),
+                Cell::new(Tone::Plain, format!("{}/{}", answer.server, escape(&answer.tool))),
                 Cell::new(Tone::Faint, answered_at(answer)),
                 Cell::new(Tone::Faint, answer.way.clone()),
                 Cell::new(Tone::Faint, if answer.of_server { "for the server" } else { "for the tool" }),
                 // The beginning of the definition's hash is enough to compare.
                 Cell::new(Tone::Faint, answer.definition.to_string().get(..12).unwrap_or_default()),
-                Cell::new(Tone::Faint, answer.owner.as_ref().map(|owner| safe(&owner.name)).unwrap_or_default()),
+                Cell::new(Tone::Faint, answer.owner.as_ref().map(|owner| escape(&owner.name)).unwrap_or_default()),
             ]
         })
         .collect();

@@ -19,7 +19,7 @@ pub(crate) struct ListedSecret {
     pub(crate) name: String,
     #[serde(rename = "set")]
     pub(crate) is_set: bool,
-    /// The servers whose entries name the secret.
+    /// The servers whose configuration names the secret.
     pub(crate) used_by: Vec<String>,
 }
 

@@ -76,7 +76,7 @@ fn serialize_time<S: serde::Serializer>(seconds: &Option<u64>, serializer: S) ->
     formatted.serialize(serializer)
 }
 
-/// The result of a sign-in.
+/// Describes the result of a sign-in.
 pub(crate) fn logged_in(logged_in: &LoggedIn<'_>) -> String {
     let mut words = format!("signed in to {}", text::for_line(logged_in.server));
     if let Some(account) = logged_in.account {
@@ -92,7 +92,7 @@ pub(crate) fn logged_in(logged_in: &LoggedIn<'_>) -> String {
     words
 }
 
-/// The result of signing out.
+/// Describes the result of signing out.
 pub(crate) fn logged_out(logged_out: &LoggedOut<'_>) -> String {
     let server = text::for_line(logged_out.server);
     match (logged_out.was_signed_in, logged_out.revoked) {

@@ -22,13 +22,13 @@ const MAX_SHOWN_BYTES: usize = 200;
 pub(super) async fn server_at(to: &str, name: Option<String>, context: &Context) -> Result<String, Failure> {
     let url = gateway_url(to)?;
     let loaded = context.read().await;
-    if let Some(existing) = server_with_url(&url, &loaded) {
+    if let Some(existing_server) = server_with_url(&url, &loaded) {
         return match name {
-            Some(name) if name != existing => {
-                let message = format!("{url} is the server `{existing}` already");
-                Err(Failure::usage(message).hint(format!("toolrack login {existing}")))
+            Some(name) if name != existing_server => {
+                let message = format!("{url} is the server `{existing_server}` already");
+                Err(Failure::usage(message).hint(format!("toolrack login {existing_server}")))
             }
-            _ => Ok(existing),
+            _ => Ok(existing_server),
         };
     }
     let name = name.unwrap_or_else(|| default_name(&url));
@@ -37,13 +37,13 @@ pub(super) async fn server_at(to: &str, name: Option<String>, context: &Context)
     let (hash, edit_target) = (content_hash(&entry), edits::target_for_new_entry(Scope::User, context));
     let (path, added_name) = (edit_target.path, server.clone());
     let options = Options { replace: false, dry_run: false };
-    let edited = edits::run(server.as_str(), move || edit::add(&path, added_name.as_str(), &entry, options)).await;
-    let edited = edited.map_err(|failure| match failure.code == "EXISTS" {
+    let edit_result = edits::run(server.as_str(), move || edit::add(&path, added_name.as_str(), &entry, options)).await;
+    let edit_result = edit_result.map_err(|failure| match failure.code == "EXISTS" {
         true => failure.hint("give the team another name: toolrack login NAME --to URL"),
         false => failure,
     })?;
     edits::approve_written(server.as_str(), &hash, context).await?;
-    context.screen.note(&format!("added the http server {server} to {}", edits::path_text(&edited.path)));
+    context.screen.note(&format!("added the http server {server} to {}", edits::path_text(&edit_result.path)));
     Ok(server.to_string())
 }
 

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How many of the newest rows of the daemon's log are searched for those about one tenant.
-const MAX_SEARCHED: usize = 10_000;
+const MAX_SEARCHED_ROWS: usize = 10_000;
 
 /// A row, and the tenant in whose audit log it is.
 struct LogRow {
@@ -55,39 +55,39 @@ pub(super) async fn run(args: &TeamAuditArgs, context: &Context) -> Result<Exit,
     }
     // The sort is stable: rows of one log stay in their order.
     log_rows.sort_by_key(|log_row| log_row.row.at);
-    let newest = log_rows.split_off(log_rows.len().saturating_sub(query.limit));
-    if context.screen.json() {
-        let rows = newest.into_iter().map(|LogRow { tenant, row }| ShownRow { log: tenant, row: Row::from(row) });
+    let newest_rows = log_rows.split_off(log_rows.len().saturating_sub(query.limit));
+    if context.screen.prints_json() {
+        let rows = newest_rows.into_iter().map(|LogRow { tenant, row }| ShownRow { log: tenant, row: Row::from(row) });
         context.screen.document(&AuditDocument { rows: rows.collect() }).await?;
         return Ok(Exit::Ok);
     }
-    if newest.is_empty() {
+    if newest_rows.is_empty() {
         context.screen.note("the audit logs of the team have no such rows");
     }
-    context.screen.page(page(&newest)).await?;
+    context.screen.page(page(&newest_rows)).await?;
     Ok(Exit::Ok)
 }
 
-/// The tenants of the team file, or only the tenant `id`.
+/// Returns the tenants of the team file, or only the tenant `id`.
 pub(super) fn selected_tenants<'a>(file: &'a TeamFile, id: Option<&str>) -> Result<Vec<&'a Tenant>, Failure> {
     let Some(id) = id else { return Ok(file.tenants.iter().collect()) };
     let tenant = file.tenants.iter().find(|tenant| tenant.id == id);
     tenant.map(|tenant| vec![tenant]).ok_or_else(|| {
-        let known = file.tenants.iter().map(|tenant| tenant.id.as_str()).collect::<Vec<_>>().join(", ");
+        let tenant_ids = file.tenants.iter().map(|tenant| tenant.id.as_str()).collect::<Vec<_>>().join(", ");
         let message = format!("the team file has no tenant `{}`", text::for_line(id));
-        Failure::usage(message).hint(format!("it has {known}"))
+        Failure::usage(message).hint(format!("it has {tenant_ids}"))
     })
 }
 
-/// The rows of the daemon's own log, or only those about the members of a tenant.
+/// Returns the rows of the daemon's own log, or only those about the members of a tenant.
 async fn daemon_rows(tenant: Option<&str>, query: &AuditQuery, context: &Context) -> Result<Vec<LogRow>, Failure> {
-    let query = AuditQuery { limit: if tenant.is_some() { MAX_SEARCHED } else { query.limit }, ..query.clone() };
+    let query = AuditQuery { limit: if tenant.is_some() { MAX_SEARCHED_ROWS } else { query.limit }, ..query.clone() };
     let rows = context.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
-    let is_about = |row: &AuditRow| tenant.is_none_or(|tenant| row.entry.concerns_tenant(tenant));
-    Ok(rows.into_iter().filter(is_about).map(|row| LogRow { tenant: None, row }).collect())
+    let is_about_tenant = |row: &AuditRow| tenant.is_none_or(|tenant| row.entry.concerns_tenant(tenant));
+    Ok(rows.into_iter().filter(is_about_tenant).map(|row| LogRow { tenant: None, row }).collect())
 }
 
-/// The rows of a tenant; none if it was never used.
+/// Returns the rows of a tenant; none if the tenant was never used.
 async fn tenant_rows(tenant: &Tenant, query: &AuditQuery, context: &Context) -> Result<Vec<LogRow>, Failure> {
     let Some(store) = open_tenant_store(tenant, context.database_server()).await? else { return Ok(Vec::new()) };
     let rows = store.audit(query).await;

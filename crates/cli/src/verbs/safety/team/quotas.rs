@@ -28,7 +28,7 @@ struct QuotasDocument {
 struct TenantUsage {
     tenant: String,
     #[serde(flatten)]
-    shown: QuotaUsage,
+    usage: QuotaUsage,
 }
 
 pub(super) async fn run(args: &TeamQuotasArgs, context: &Context) -> Result<Exit, Failure> {
@@ -37,8 +37,8 @@ pub(super) async fn run(args: &TeamQuotasArgs, context: &Context) -> Result<Exit
     for tenant in selected_tenants(&file, args.tenant.as_deref())? {
         usages.extend(tenant_usage(tenant, context).await?.into_iter().map(|usage| (tenant, usage)));
     }
-    if context.screen.json() {
-        let row = |(tenant, usage): (&Tenant, Usage)| TenantUsage { tenant: tenant.id.clone(), shown: usage.into() };
+    if context.screen.prints_json() {
+        let row = |(tenant, usage): (&Tenant, Usage)| TenantUsage { tenant: tenant.id.clone(), usage: usage.into() };
         let quotas = usages.into_iter().map(row).collect();
         context.screen.document(&QuotasDocument { quotas }).await?;
         return Ok(Exit::Ok);
@@ -52,14 +52,14 @@ pub(super) async fn run(args: &TeamQuotasArgs, context: &Context) -> Result<Exit
     Ok(Exit::Ok)
 }
 
-/// The use of the quotas of a tenant.
+/// Returns the use of the quotas of a tenant.
 async fn tenant_usage(tenant: &Tenant, context: &Context) -> Result<Vec<Usage>, Failure> {
     let quotas = TenantQuotas::new(&tenant.id, tenant.limits.clone());
     // A tenant without a store has used nothing yet.
     if let Some(store) = open_tenant_store(tenant, context.database_server()).await? {
-        let resumed = quotas.resume(&store).await;
+        let result = quotas.resume(&store).await;
         store.close_at_exit().await;
-        resumed.map_err(|error| database::unusable(&error))?;
+        result.map_err(|error| database::unusable(&error))?;
     }
     Ok(quotas.stored_usage())
 }

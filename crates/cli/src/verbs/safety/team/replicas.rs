@@ -44,7 +44,7 @@ pub(super) async fn run(args: &ReplicasArgs, context: &Context) -> Result<Exit, 
     team_file::read(&args.team)?;
     let replica_homes = team_store(context).await?.replica_homes().await.map_err(|error| database::unusable(&error))?;
     let replicas: Vec<ShownReplica> = replica_homes.into_iter().map(ShownReplica::from).collect();
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&ReplicasDocument { replicas }).await?;
         return Ok(Exit::Ok);
     }

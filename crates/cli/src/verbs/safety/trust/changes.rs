@@ -48,7 +48,7 @@ fn collect_changes(field: &str, before: Option<&Value>, after: Option<&Value>, c
     }
 }
 
-/// The changes as the lines of a diff.
+/// Returns the changes as the lines of a diff.
 pub(crate) fn lines(changes: &[Change]) -> Vec<String> {
     let mut lines = Vec::new();
     for change in changes {

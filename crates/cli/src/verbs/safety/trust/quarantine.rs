@@ -103,8 +103,8 @@ impl<'a> ShownTool<'a> {
 
 /// Parses a stored definition. A definition that is no longer JSON, because a secret was hidden in it, is shown as
 /// text.
-fn definition(stored: &str) -> Value {
-    serde_json::from_str(stored).unwrap_or_else(|_| Value::from(stored))
+fn definition(stored_text: &str) -> Value {
+    serde_json::from_str(stored_text).unwrap_or_else(|_| Value::from(stored_text))
 }
 
 fn rfc3339(seconds: i64) -> Option<String> {
@@ -116,9 +116,9 @@ fn local_day(seconds: i64) -> String {
     at.with_timezone(&Local).format("%Y-%m-%d").to_string()
 }
 
-/// Each tool with its changes and findings.
-pub(crate) fn page(shown: &[ShownTool<'_>], layout: Layout) -> String {
-    let blocks: Vec<_> = shown.iter().map(|shown| block(shown, layout).join("\n")).collect();
+/// Shows each tool with its changes and findings.
+pub(crate) fn page(tools: &[ShownTool<'_>], layout: Layout) -> String {
+    let blocks: Vec<_> = tools.iter().map(|tool| block(tool, layout).join("\n")).collect();
     blocks.join("\n\n")
 }
 
@@ -190,14 +190,14 @@ fn line_diff(before: &str, after: &str) -> Vec<String> {
 }
 
 /// Shows the approved tools, with their definitions unless the user has seen these (`was_seen`).
-pub(crate) fn approved_page(shown: &[ShownTool<'_>], was_seen: bool, layout: Layout) -> String {
-    let blocks: Vec<_> = shown
+pub(crate) fn approved_page(tools: &[ShownTool<'_>], was_seen: bool, layout: Layout) -> String {
+    let blocks: Vec<_> = tools
         .iter()
-        .map(|shown| {
+        .map(|tool| {
             let sign = paint(Tone::Good, layout.sign(Sign::Good));
-            let mut lines = vec![format!("{sign} {}  approved as long as it does not change", tool_name(shown))];
+            let mut lines = vec![format!("{sign} {}  approved as long as it does not change", tool_name(tool))];
             if !was_seen {
-                lines.extend(block(shown, layout).into_iter().skip(1));
+                lines.extend(block(tool, layout).into_iter().skip(1));
             }
             lines.join("\n")
         })

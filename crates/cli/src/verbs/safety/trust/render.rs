@@ -16,14 +16,14 @@ use crate::{
 /// `pending --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    pub(crate) pending: &'a [Pending<'a>],
+    pub(crate) pending: &'a [PendingEntry<'a>],
     /// The entries that the user refused. They wait again once they change.
-    pub(crate) refused: &'a [Pending<'a>],
+    pub(crate) refused: &'a [PendingEntry<'a>],
 }
 
 /// An entry that waits for the user's agreement.
 #[derive(Debug, Serialize)]
-pub(crate) struct Pending<'a> {
+pub(crate) struct PendingEntry<'a> {
     name: &'a str,
     scope: &'static str,
     /// The file that the entry is in.
@@ -49,7 +49,7 @@ pub(crate) struct Pending<'a> {
     approval_time: Option<DateTime<Utc>>,
 }
 
-impl<'a> Pending<'a> {
+impl<'a> PendingEntry<'a> {
     /// `earlier_approval` is the approval of an earlier version of `entry`.
     pub(crate) fn new(entry: &'a Entry, earlier_approval: Option<&Approval>) -> Self {
         let approval_time = earlier_approval.and_then(|approval| DateTime::from_timestamp(approval.approved_at, 0));
@@ -81,46 +81,46 @@ impl<'a> Pending<'a> {
 }
 
 /// Shows everything that would be started or contacted, and how each entry differs from its approved version.
-pub(crate) fn page(waiting: &[Pending<'_>], layout: Layout) -> String {
-    let blocks: Vec<_> = waiting.iter().map(|pending| block(pending, layout).join("\n")).collect();
+pub(crate) fn page(pending_entries: &[PendingEntry<'_>], layout: Layout) -> String {
+    let blocks: Vec<_> = pending_entries.iter().map(|entry| block(entry, layout).join("\n")).collect();
     blocks.join("\n\n")
 }
 
-fn block(pending: &Pending<'_>, layout: Layout) -> Vec<String> {
+fn block(pending_entry: &PendingEntry<'_>, layout: Layout) -> Vec<String> {
     let sign = paint(Tone::Waiting, layout.sign(Sign::Paused));
-    let name = paint(Tone::Strong, &text::for_line(pending.name));
-    let disabled_suffix = if pending.enabled { "" } else { ", disabled" };
-    let origin = paint(Tone::Faint, &format!("{}{disabled_suffix}", location(pending.full_entry)));
+    let name = paint(Tone::Strong, &text::for_line(pending_entry.name));
+    let disabled_suffix = if pending_entry.enabled { "" } else { ", disabled" };
+    let origin = paint(Tone::Faint, &format!("{}{disabled_suffix}", location(pending_entry.full_entry)));
     let mut lines = vec![format!("{sign} {name}  {origin}")];
-    lines.extend(details(pending.entry));
-    if let (Some(word), Some(folder)) = (pending.depends_on, &pending.project) {
+    lines.extend(details(pending_entry.entry));
+    if let (Some(word), Some(folder)) = (pending_entry.depends_on, &pending_entry.project) {
         let why = format!("  asks because `{word}` is something else in each folder: you agree for {folder} alone");
         lines.push(paint(Tone::Waiting, &text::for_line(&why)));
     }
-    lines.extend(pending.points.iter().map(|point| format!("  {} {point}", paint(Tone::Bad, "look at this:"))));
-    let Some(approval_time) = pending.approval_time else {
+    lines.extend(pending_entry.points.iter().map(|point| format!("  {} {point}", paint(Tone::Bad, "look at this:"))));
+    let Some(approval_time) = pending_entry.approval_time else {
         return lines;
     };
     let day = approval_time.with_timezone(&Local).format("%Y-%m-%d");
     lines.push(paint(Tone::Waiting, &format!("  changed since you agreed to it on {day}:")));
-    if pending.changes.is_empty() {
+    if pending_entry.changes.is_empty() {
         lines
             .push("    only in a field that has no meaning here, or in the way in which a value is written".to_owned());
     }
-    lines.extend(changes::lines(&pending.changes).into_iter().map(|line| format!("    {line}")));
+    lines.extend(changes::lines(&pending_entry.changes).into_iter().map(|line| format!("    {line}")));
     lines
 }
 
 /// Shows the approved entries, with their details unless the user has seen these (`was_seen`).
-pub(crate) fn trusted_page(trusted: &[Pending<'_>], was_seen: bool, layout: Layout) -> String {
-    let blocks: Vec<_> = trusted
+pub(crate) fn trusted_page(approved_entries: &[PendingEntry<'_>], was_seen: bool, layout: Layout) -> String {
+    let blocks: Vec<_> = approved_entries
         .iter()
-        .map(|pending| {
+        .map(|approved_entry| {
             let sign = paint(Tone::Good, layout.sign(Sign::Good));
-            let name = paint(Tone::Strong, &text::for_line(pending.name));
+            let name = paint(Tone::Strong, &text::for_line(approved_entry.name));
             let mut lines = vec![format!("{sign} {name}  trusted as long as it does not change")];
             if !was_seen {
-                lines.extend(details(pending.entry));
+                lines.extend(details(approved_entry.entry));
             }
             lines.join("\n")
         })
@@ -128,17 +128,17 @@ pub(crate) fn trusted_page(trusted: &[Pending<'_>], was_seen: bool, layout: Layo
     blocks.join("\n")
 }
 
-/// The refused entries.
-pub(crate) fn refused_page(servers: &[Pending<'_>], layout: Layout) -> String {
-    let line = |pending: &Pending<'_>| {
+/// Returns a line for each refused entry.
+pub(crate) fn refused_page(refused_entries: &[PendingEntry<'_>], layout: Layout) -> String {
+    let line = |refused_entry: &PendingEntry<'_>| {
         let sign = paint(Tone::Faint, layout.sign(Sign::Paused));
-        let name = paint(Tone::Strong, &text::for_line(pending.name));
+        let name = paint(Tone::Strong, &text::for_line(refused_entry.name));
         format!("{sign} {name}  refused as long as it does not change")
     };
-    servers.iter().map(line).collect::<Vec<_>>().join("\n")
+    refused_entries.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The line for a revoked approval.
+/// Returns the line for a revoked approval.
 pub(crate) fn revoked_line(name: &str) -> String {
     format!("{} is no longer trusted", paint(Tone::Strong, &text::for_line(name)))
 }

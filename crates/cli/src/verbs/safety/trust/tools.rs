@@ -20,19 +20,19 @@ use crate::{
 pub(super) async fn diff(args: TrustDiffArgs, context: &Context) -> Result<Exit, Failure> {
     let loaded = context.load().await?;
     let quarantined_tools = select_quarantined(&loaded, &args.targets, context).await?;
-    let shown: Vec<_> = quarantined_tools.iter().map(ShownTool::new).collect();
-    if context.screen.json() {
-        context.screen.document(&quarantine::Document { quarantined: &shown }).await?;
+    let shown_tools: Vec<_> = quarantined_tools.iter().map(ShownTool::new).collect();
+    if context.screen.prints_json() {
+        context.screen.document(&quarantine::Document { quarantined: &shown_tools }).await?;
     } else {
-        if shown.is_empty() {
+        if shown_tools.is_empty() {
             context.screen.note("no tool is in quarantine here");
         }
-        context.screen.page(quarantine::page(&shown, context.screen.layout())).await?;
-        if !shown.is_empty() {
+        context.screen.page(quarantine::page(&shown_tools, context.screen.layout())).await?;
+        if !shown_tools.is_empty() {
             context.screen.note("`toolrack trust approve SERVER/TOOL` approves the present definition of a tool");
         }
     }
-    let must_fail = args.exit_code && !shown.is_empty();
+    let must_fail = args.exit_code && !shown_tools.is_empty();
     Ok(if must_fail { Exit::NotTrusted } else { Exit::Ok })
 }
 
@@ -50,36 +50,36 @@ pub(super) async fn approve(args: TrustApproveArgs, context: &Context) -> Result
             return Err(changed_failure("no tool here has that definition any more"));
         }
     }
-    let shown: Vec<_> = quarantined_tools.iter().map(ShownTool::new).collect();
+    let shown_tools: Vec<_> = quarantined_tools.iter().map(ShownTool::new).collect();
     // A user who gives a hash has seen the definition that it belongs to.
-    let must_ask = !args.yes && (args.hash.is_none() || context.screen.interactive());
-    if shown.is_empty() {
+    let must_ask = !args.yes && (args.hash.is_none() || context.screen.is_interactive());
+    if shown_tools.is_empty() {
         context.screen.note("none of these tools is in quarantine here");
     } else if must_ask {
         context.require_user("a tool that has changed is used again only when a user approves it")?;
-        context.screen.message(&quarantine::page(&shown, context.screen.layout()));
-        let question = format!("Use {} as shown?", count(shown.len(), "tool"));
+        context.screen.message(&quarantine::page(&shown_tools, context.screen.layout()));
+        let question = format!("Use {} as shown?", count(shown_tools.len(), "tool"));
         if !context.confirm(&question).await {
             return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was approved"));
         }
     }
     for QuarantinedTool { pinned_server, mismatch, .. } in &quarantined_tools {
         // Approve exactly what was shown: a tool that has changed meanwhile has another hash.
-        let released = context
+        let release_result = context
             .store()?
             .release(pinned_server, &mismatch.tool, mismatch.definition.hash, &Caller::local(Way::Cli))
             .await;
-        if !released.map_err(|error| database::unusable(&error).server(pinned_server.server.as_str()))? {
+        if !release_result.map_err(|error| database::unusable(&error).server(pinned_server.server.as_str()))? {
             let message =
                 format!("`{}/{}` has changed meanwhile, or was approved already", pinned_server.server, mismatch.tool);
             return Err(changed_failure(&message).server(pinned_server.server.as_str()).tool(&*mismatch.tool));
         }
     }
-    if context.screen.json() {
-        context.screen.document(&ApproveDocument { approved: &shown }).await?;
+    if context.screen.prints_json() {
+        context.screen.document(&ApproveDocument { approved: &shown_tools }).await?;
     } else {
         let was_seen = must_ask;
-        context.screen.page(quarantine::approved_page(&shown, was_seen, context.screen.layout())).await?;
+        context.screen.page(quarantine::approved_page(&shown_tools, was_seen, context.screen.layout())).await?;
     }
     Ok(Exit::Ok)
 }

@@ -125,7 +125,7 @@ impl ClientRow {
     }
 }
 
-/// The installed programs, each on a line, and all others on one line.
+/// Lists the installed programs, each on a line, and all others on one line.
 pub(super) fn clients_page(rows: &[ClientRow], layout: Layout) -> String {
     let cells = rows.iter().filter(|row| row.is_present()).map(|row| {
         let (sign, tone, state) = row.state();
@@ -138,9 +138,9 @@ pub(super) fn clients_page(rows: &[ClientRow], layout: Layout) -> String {
         ]
     });
     let mut lines = columns(&cells.collect::<Vec<_>>());
-    let absent: Vec<&str> = rows.iter().filter(|row| !row.is_present()).map(|row| row.client.id()).collect();
-    if !absent.is_empty() {
-        lines.push(paint(Tone::Faint, &format!("not found here: {}", absent.join(", "))));
+    let absent_clients: Vec<&str> = rows.iter().filter(|row| !row.is_present()).map(|row| row.client.id()).collect();
+    if !absent_clients.is_empty() {
+        lines.push(paint(Tone::Faint, &format!("not found here: {}", absent_clients.join(", "))));
     }
     lines.join("\n")
 }
@@ -155,7 +155,7 @@ pub(super) fn question(change: &Change) -> String {
     }
 }
 
-/// The line that says what was done.
+/// Returns the line that says what was done.
 pub(super) fn outcome(request: &Request<'_>, change: &Change) -> String {
     let (client, name, path) = (request.client, text::for_line(request.name), path_text(change.path()));
     match (request.is_undo, change.is_nothing()) {
@@ -171,7 +171,7 @@ pub(super) fn outcome(request: &Request<'_>, change: &Change) -> String {
     }
 }
 
-/// The remaining step for the user.
+/// Returns the remaining step for the user, if there is one.
 pub(super) fn next_step(request: &Request<'_>, change: &Change) -> Option<String> {
     if request.is_undo || change.is_nothing() {
         return None;

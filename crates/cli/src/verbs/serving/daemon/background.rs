@@ -26,7 +26,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The size in bytes at which the log is rotated, and the most bytes of it that are shown.
 pub(super) const MAX_LOG_BYTES: u64 = 1024 * 1024;
 
-/// The file to which a daemon in the background writes its output.
+/// Returns the path of the file to which a daemon in the background writes its output.
 pub(super) fn log_path(data_folder: &Path) -> PathBuf {
     data_folder.join("daemon.log")
 }
@@ -84,7 +84,7 @@ impl Drop for StartingDaemon {
     }
 }
 
-/// The failure for a log that can be neither written nor read.
+/// Returns the failure for a log that can be neither written nor read.
 pub(super) fn log_failure(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::Other, "NO_LOG", format!("{} cannot be used: {}", path.display(), in_words(error)))
 }
@@ -138,13 +138,13 @@ pub(super) fn serve_words(verb: &str, words: &[OsString]) -> Vec<OsString> {
     serve
 }
 
-/// Returns the exit code for a daemon that did not start, and ended with `status`: never that of success.
+/// Returns the exit code for a daemon that did not start and has ended with `status`. It is never that of success.
 fn failed_exit(status: ExitStatus) -> Exit {
     let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
     code.map_or(Exit::Other, Exit::from_code)
 }
 
-/// The failure that a daemon wrote before it ended.
+/// Returns the failure that a daemon wrote before it ended.
 fn start_failure(exit: Exit, output: &str) -> Failure {
     let last_line_after = |label: &str| output.lines().rev().find_map(|line| line.strip_prefix(label));
     let why = last_line_after("error: ").unwrap_or("it ended without an error message");

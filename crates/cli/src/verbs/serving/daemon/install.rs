@@ -124,7 +124,7 @@ pub(super) async fn install(args: &InstallArgs, words: &[OsString], context: &Co
     } else {
         ("systemctl --user daemon-reload && systemctl --user enable --now toolrack", "toolrack daemon uninstall")
     };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&InstallDocument { unit, start, undo }).await?;
     } else {
         let lines =
@@ -153,7 +153,7 @@ pub(super) async fn uninstall(args: &UninstallArgs, context: &Context) -> Result
     } else {
         "systemctl --user disable --now toolrack; systemctl --user daemon-reload"
     };
-    if context.screen.json() {
+    if context.screen.prints_json() {
         context.screen.document(&UninstallDocument { unit, removed, stop }).await?;
     } else if removed {
         context.screen.page(format!("removed {}\n`{stop}` ends the daemon if it still runs", unit.display())).await?;
@@ -294,10 +294,10 @@ fn variables_to_copy(environment: &Environment) -> Vec<(String, String)> {
         // Cannot fail: a folder from a PATH does not contain the character that separates folders.
         std::env::join_paths(folders).unwrap_or_default()
     });
-    let copied = COPIED_VARIABLES.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
+    let copied_variables = COPIED_VARIABLES.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
     let path = path.map(|path| ("PATH", path));
     path.into_iter()
-        .chain(copied)
+        .chain(copied_variables)
         .map(|(name, value)| (name.to_owned(), value.to_string_lossy().into_owned()))
         .collect()
 }

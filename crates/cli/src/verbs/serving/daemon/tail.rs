@@ -77,7 +77,7 @@ impl Tail {
         Ok(None)
     }
 
-    /// The metadata of the file at the path; `None` if a rotated file has no successor yet.
+    /// Returns the metadata of the file at the path; `None` if a rotated file has no successor yet.
     fn metadata_of_path(&self) -> io::Result<Option<Metadata>> {
         none_if_missing(fs::metadata(&self.path))
     }

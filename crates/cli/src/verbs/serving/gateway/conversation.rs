@@ -1,4 +1,4 @@
-//! Remembers what a client and a backend of the gateway have agreed, so that the next backend can continue the
+//! Remembers the agreements between a client and a backend of the gateway, so that the next backend can continue the
 //! conversation. A backend answers the client: it is a daemon, or the gateway in this process.
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,7 +33,7 @@ const OWN_ID_PREFIX: &str = "toolrack-gateway-";
 /// A conversation, from the client's first message on. Lines are stored without their line breaks.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
-    /// Requests of the client without a response that it did not cancel, by their ids as JSON.
+    /// The client's open requests, by their ids as JSON: they have no response, and the client has not cancelled them.
     pending_requests: HashMap<String, PendingRequest>,
     /// The `initialize` request, once it was answered. Only the older era of MCP (before 2026-07-28) has this request.
     initialize_request: Option<Value>,
@@ -82,10 +82,10 @@ impl Conversation {
         };
         match id {
             Some(id) => {
-                let is_kept = REPEATABLE_METHODS.contains(&&*method)
+                let may_be_needed_again = REPEATABLE_METHODS.contains(&&*method)
                     || LASTING_METHODS.contains(&&*method)
                     || is_unsubscription(&method);
-                let line = is_kept.then(|| line.to_owned());
+                let line = may_be_needed_again.then(|| line.to_owned());
                 self.pending_requests.insert(id.get().to_owned(), PendingRequest { method, line });
             }
             None if method == "notifications/initialized" => self.initialized_notification = Some(line.to_owned()),

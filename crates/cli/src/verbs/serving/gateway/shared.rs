@@ -100,7 +100,7 @@ pub(super) async fn share(daemon: UnixStream, context: &Context) -> Result<Exit,
     loop {
         match client.forward(&mut backend).await.map_err(|error| client_lost(&error))? {
             ForwardEnd::Client => return Ok(Exit::Ok),
-            ForwardEnd::LocalGateway(ended) => return ended,
+            ForwardEnd::LocalGateway(result) => return result,
             ForwardEnd::Backend => {}
         }
         drop(backend);
@@ -145,11 +145,11 @@ impl ClientSide {
         context.screen.note("no toolrack daemon is up: the servers are started here");
         let mut this_process = Backend::this_process(args, context);
         let Backend { reader, writer, local_gateway } = &mut this_process;
-        let restarted = tokio::select! {
-            restarted = timeout(BACKEND_TIMEOUT, self.restart_conversation(reader, writer)) => restarted,
-            ended = local_gateway.as_mut() => return Err(ended.err().unwrap_or_else(takeover_failure)),
+        let result = tokio::select! {
+            result = timeout(BACKEND_TIMEOUT, self.restart_conversation(reader, writer)) => result,
+            result = local_gateway.as_mut() => return Err(result.err().unwrap_or_else(takeover_failure)),
         };
-        match restarted {
+        match result {
             Ok(Ok(())) => Ok(this_process),
             _ => Err(takeover_failure()),
         }
@@ -225,10 +225,10 @@ impl ClientSide {
         };
         tokio::pin!(to_client);
         tokio::select! {
-            forwarded = &mut to_client => forwarded.map(|()| ForwardEnd::Backend),
-            ended = local_gateway.as_mut() => Ok(ForwardEnd::LocalGateway(ended)),
-            forwarded = to_backend => {
-                forwarded?;
+            result = &mut to_client => result.map(|()| ForwardEnd::Backend),
+            result = local_gateway.as_mut() => Ok(ForwardEnd::LocalGateway(result)),
+            result = to_backend => {
+                result?;
                 let remaining_responses = async {
                     tokio::select! {
                         _ = to_client => {}
@@ -243,7 +243,7 @@ impl ClientSide {
     }
 }
 
-/// The failure when neither another daemon nor this process continues the conversation.
+/// Returns the failure for a conversation that neither another daemon nor this process continues.
 fn takeover_failure() -> Failure {
     Failure::new(
         Exit::Unreachable,

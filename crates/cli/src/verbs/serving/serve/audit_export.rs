@@ -1,6 +1,8 @@
-//! Prepares the export of a team's audit logs as `[audit_export]` of the team file describes it: the key that signs,
-//! the place that objects are written to, and the logs themselves. A team has tenants, each with servers and data of
-//! its own, and each tenant has members: people and services. The daemon has a log, and so has each tenant.
+//! Prepares the export of a team's audit logs, as `[audit_export]` of the team file describes it. The parts are the key
+//! that signs, the place to which objects are written, and the logs.
+//!
+//! A team has tenants, each with servers and data of its own, and each tenant has members: people and services. The
+//! daemon has a log, and so has each tenant.
 
 use std::{
     collections::HashSet,
@@ -137,22 +139,23 @@ fn log_opener(file: Arc<TeamFile>, server: Option<DatabaseServer>, context: &Con
 struct Folder {
     path: PathBuf,
     /// The folders in it from which the unfinished files of earlier processes have been removed.
-    tidied: Arc<Mutex<HashSet<PathBuf>>>,
+    tidied_folders: Arc<Mutex<HashSet<PathBuf>>>,
 }
 
 impl Folder {
     fn new(path: PathBuf) -> Self {
-        Self { path, tidied: Arc::default() }
+        Self { path, tidied_folders: Arc::default() }
     }
 }
 
 impl ObjectStore for Folder {
     fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), ObjectStoreError>> {
-        let (path, name, tidied) = (self.path.join(name), name.to_owned(), Arc::clone(&self.tidied));
+        let (path, name, tidied_folders) = (self.path.join(name), name.to_owned(), Arc::clone(&self.tidied_folders));
         Box::pin(async move {
             let store_error = |why: String| ObjectStoreError::Failed { why };
-            let written = tokio::task::spawn_blocking(move || write_and_tidy(&path, &content, &tidied)).await;
-            match written.map_err(|error| store_error(error.to_string()))? {
+            let write_result =
+                tokio::task::spawn_blocking(move || write_and_tidy(&path, &content, &tidied_folders)).await;
+            match write_result.map_err(|error| store_error(error.to_string()))? {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(ObjectStoreError::Occupied { name }),
                 Err(error) => Err(store_error(format!("{name} cannot be written: {}", in_words(&error)))),
@@ -161,11 +164,12 @@ impl ObjectStore for Folder {
     }
 }
 
-/// Writes a file as [`write()`] does. Then removes unfinished files from its folder, unless the folder is in `tidied`.
-fn write_and_tidy(path: &Path, content: &[u8], tidied: &Mutex<HashSet<PathBuf>>) -> io::Result<bool> {
+/// Writes a file as [`write()`] does. Then removes unfinished files from its folder, unless the folder is in
+/// `tidied_folders`.
+fn write_and_tidy(path: &Path, content: &[u8], tidied_folders: &Mutex<HashSet<PathBuf>>) -> io::Result<bool> {
     let is_written = write(path, content)?;
     let folder = path.parent().unwrap_or(path);
-    if tidied.lock().insert(folder.to_owned()) {
+    if tidied_folders.lock().insert(folder.to_owned()) {
         remove_unfinished(folder);
     }
     Ok(is_written)
@@ -183,30 +187,30 @@ fn write(path: &Path, content: &[u8]) -> io::Result<bool> {
         .permissions(fs::Permissions::from_mode(0o440))
         .tempfile_in(folder)?;
     // Unlike a rename, a hard link never replaces a file.
-    let linked = unfinished
+    let link_result = unfinished
         .write_all(content)
         .and_then(|()| unfinished.as_file().sync_all())
         .and_then(|()| fs::hard_link(unfinished.path(), path));
     match unfinished.close() {
         // Another process has removed it, see `remove_unfinished`.
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        closed => closed?,
+        result => result?,
     }
-    match linked {
+    match link_result {
         // With `NotFound`, another process has removed the unfinished file after it had written an object here.
         Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {
             return Ok(fs::read(path)? == content);
         }
-        linked => linked?,
+        result => result?,
     }
     File::open(folder)?.sync_all()?;
     Ok(true)
 }
 
-/// Removes the files in `folder` that processes have not finished, because they crashed. One of another process that is
-/// still being written may be among them: that process writes the object again in its next round.
+/// Removes the files in `folder` that processes have not finished, because they crashed. A file that another process
+/// still writes may be among them: that process then writes the object again in its next round.
 fn remove_unfinished(folder: &Path) {
-    // What cannot be removed only takes up space.
+    // A file that cannot be removed only takes up space.
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().as_encoded_bytes().ends_with(UNFINISHED_SUFFIX.as_bytes()) {
             let _ = fs::remove_file(entry.path());

@@ -17,8 +17,8 @@ use toolrack_daemon::Tls;
 use super::args::ServeArgs;
 use crate::error::{Failure, in_words, with_causes};
 
-/// How often the files are read even if no change was noticed: the watcher does not notice a change behind a symbolic
-/// link in a mounted folder.
+/// How often the files are read even without a notice of a change. The watcher misses changes behind a symbolic link in
+/// a mounted folder.
 const READ_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The certificate and its key, each in a file.
@@ -37,11 +37,11 @@ impl CertificateFiles {
 
     /// Reads the files for the first time.
     pub(super) fn read(&self) -> Result<Tls, Failure> {
-        let read = self.contents().and_then(|(certificate, key)| {
+        let result = self.contents().and_then(|(certificate, key)| {
             Tls::new(&certificate, &key).map_err(|error| self.with_paths(&with_causes(&error)))
         });
         let hint = "--tls-cert is a file with the certificate and its chain, --tls-key a file with its private key";
-        read.map_err(|message| Failure::config(message).hint(hint))
+        result.map_err(|message| Failure::config(message).hint(hint))
     }
 
     /// Whenever the files change, gives `tls` their new contents, until `end` completes. If the new contents cannot be
@@ -78,8 +78,8 @@ impl CertificateFiles {
     async fn read_again(&self, tls: &Tls) -> Result<(), String> {
         let files = self.clone();
         // A panic of this task becomes an error, so the old certificate stays in use.
-        let read = tokio::task::spawn_blocking(move || files.contents()).await;
-        let (certificate, key) = read.map_err(|error| error.to_string())??;
+        let read_result = tokio::task::spawn_blocking(move || files.contents()).await;
+        let (certificate, key) = read_result.map_err(|error| error.to_string())??;
         let is_new = tls.replace(&certificate, &key).map_err(|error| self.with_paths(&with_causes(&error)))?;
         if is_new {
             tracing::info!("the new certificate in {} is used from now on", self.certificate.display());
@@ -87,7 +87,7 @@ impl CertificateFiles {
         Ok(())
     }
 
-    /// The contents of the files.
+    /// Returns the contents of the certificate file and of the key file.
     fn contents(&self) -> Result<(Vec<u8>, Vec<u8>), String> {
         Ok((read_file(&self.certificate)?, read_file(&self.key)?))
     }

@@ -14,12 +14,13 @@ const RESERVED_FILES: u64 = 1_024;
 /// Limits the connections in `options` to the available descriptors. Raises the limit of this process as far as needed
 /// and allowed; child processes inherit the limit.
 pub(super) fn limit_connections(options: Options, screen: &Screen) -> Options {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return options };
-    let desired_limit = hard.min(MAX_OPEN_FILES);
-    let limit = match soft < desired_limit && setrlimit(Resource::RLIMIT_NOFILE, desired_limit, hard).is_ok() {
-        true => desired_limit,
-        false => soft,
-    };
+    let Ok((soft_limit, hard_limit)) = getrlimit(Resource::RLIMIT_NOFILE) else { return options };
+    let desired_limit = hard_limit.min(MAX_OPEN_FILES);
+    let limit =
+        match soft_limit < desired_limit && setrlimit(Resource::RLIMIT_NOFILE, desired_limit, hard_limit).is_ok() {
+            true => desired_limit,
+            false => soft_limit,
+        };
     let max_connections = connections_within(limit).min(options.connections);
     if max_connections < options.connections {
         screen.warning(&format!(

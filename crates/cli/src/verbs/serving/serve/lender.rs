@@ -186,7 +186,7 @@ impl<R> Lender<'_, R> {
         if self.build.as_ref() != Some(&build) {
             return Err("the daemon is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());
         }
-        // Parsed as the command's own process does.
+        // Parse the words as the command's own process does.
         let words: Vec<_> = words.into_iter().map(OsString::from).collect();
         let cli = Cli::parse_words(&words).ok().filter(is_lent).ok_or("it does not do this command")?;
         let screen = Arc::new(Screen::for_borrower(&cli.global, terminal, outbox.clone()));
@@ -196,7 +196,7 @@ impl<R> Lender<'_, R> {
     }
 }
 
-/// Returns whether a daemon runs this command: not with servers that only the command has, or with a recording.
+/// Returns whether a daemon can run this command. It cannot if the command has servers of its own, or a recording.
 fn is_lent(cli: &Cli) -> bool {
     cli.verb.run_mode() == RunMode::Lent && cli.global.one_off.is_none() && cli.global.tape.is_none()
 }
@@ -219,18 +219,18 @@ async fn read_until_stop(reader: &mut BufReader<OwnedReadHalf>, lines: &Borrower
 /// Runs the verb as [`crate::run`] does, and sends its exit code after its output. Returns whether the command is still
 /// connected.
 async fn run_to_end(
-    running: impl Future<Output = Result<Exit, Failure>>,
+    verb_run: impl Future<Output = Result<Exit, Failure>>,
     context: &Context,
-    stopped: impl Future<Output = Option<Exit>>,
+    stop_signal: impl Future<Output = Option<Exit>>,
 ) -> bool {
     let outbox = context.screen.outbox();
     let result = tokio::select! {
         biased;
-        stopped = stopped => match stopped {
+        stop_exit = stop_signal => match stop_exit {
             Some(exit) => Ok(exit),
             None => return false,
         },
-        result = running => result,
+        result = verb_run => result,
     };
     context.close_server_output().await;
     if let Some(why) = reason_to_run_elsewhere(&result, context)
@@ -252,7 +252,7 @@ async fn run_to_end(
 /// Returns why the command must run in its own process: it has other servers there, or the daemon's rules forbid what
 /// the user typed. These rules are made for callers without a terminal. In both cases, nothing has begun.
 fn reason_to_run_elsewhere(result: &Result<Exit, Failure>, context: &Context) -> Option<String> {
-    let denied = || matches!(result, Err(failure) if failure.code == "DENIED");
+    let is_denied = || matches!(result, Err(failure) if failure.code == "DENIED");
     let why = context.decline_reason().map(str::to_owned);
-    why.or_else(|| denied().then(|| "its rules, which are meant for other callers, forbid this command".to_owned()))
+    why.or_else(|| is_denied().then(|| "its rules, which are meant for other callers, forbid this command".to_owned()))
 }

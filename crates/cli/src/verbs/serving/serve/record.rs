@@ -53,12 +53,12 @@ impl DaemonRecord {
         }
     }
 
-    /// The URL of the dashboard, with the token that opens it.
+    /// Returns the URL of the dashboard, with the token that opens it.
     pub(crate) fn url(&self) -> String {
         format!("{}/#token={}", self.base(), self.token)
     }
 
-    /// The URL of the MCP endpoint.
+    /// Returns the URL of the MCP endpoint.
     pub(crate) fn mcp_url(&self) -> String {
         format!("{}/mcp", self.base())
     }

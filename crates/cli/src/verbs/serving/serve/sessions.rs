@@ -1,6 +1,6 @@
 //! Makes a world (a host with its rules, questions and events) for each session of an MCP client. Its host runs the
-//! servers that run once for each session. All other parts come from the world of the session's user, who is the user
-//! of the machine or a member of a tenant of a team.
+//! servers that run once for each session. All other parts come from the world of the session's user: the user of the
+//! machine, or a member of a tenant of a team.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub(super) struct UserParts {
 }
 
 impl UserParts {
-    /// The parts of the user of the machine.
+    /// Returns the parts of the user of the machine.
     pub(super) fn of_machine(world_options: &WorldOptions, context: &Context, parts: &Parts) -> Self {
         let secret_store = Arc::clone(context.secret_store());
         Self {
@@ -71,9 +71,9 @@ impl UserParts {
         let agent = None;
         let host = self.host_parts.create_host(Arc::<LiveRules>::clone(&gate), asker, agent);
         // The log lines of a member's servers are stored nowhere.
-        let log = self.member.is_none().then(|| self.host_parts.start_log_keeper(&host)).flatten();
+        let log_keeper = self.member.is_none().then(|| self.host_parts.start_log_keeper(&host)).flatten();
         let (host_for_naming, log_sources, typed_rules) =
-            (host.clone(), log.as_ref().map(LogKeeper::sources), self.world_options.rules.clone());
+            (host.clone(), log_keeper.as_ref().map(LogKeeper::sources), self.world_options.rules.clone());
         let parts = Parts {
             host,
             request: self.request.clone(),
@@ -98,8 +98,8 @@ impl UserParts {
             }),
         };
         let after_end = async move {
-            if let Some(log) = log {
-                log.close().await;
+            if let Some(log_keeper) = log_keeper {
+                log_keeper.close().await;
             }
         };
         WorldParts {

@@ -1,7 +1,7 @@
-//! Prepares `serve --team`. A team has tenants, each with servers and data of its own, and each tenant has members:
-//! people and services. Makes the world of each tenant from the tenant's own folder, and the worlds of its members. A
-//! world is a host with its rules, questions and events. The front door is the part of the daemon at which members sign
-//! in.
+//! Prepares `serve --team`: makes the world of each tenant from the tenant's own folder, and the worlds of its members.
+//!
+//! A team has tenants, each with servers and data of its own, and each tenant has members: people and services. A world
+//! is a host with its rules, questions and events. The front door is the part of the daemon at which members sign in.
 
 use std::{
     collections::BTreeMap,
@@ -154,8 +154,8 @@ impl TenantDatabase {
         Ok(Self { team_file, server })
     }
 
-    /// Writes a link to the server into the folder of the daemon and into the existing folders of tenants, so that
-    /// other commands find the rows there. Does nothing if the rows are in files.
+    /// Writes a link to the server into the folder of the daemon, and into each folder of a tenant that exists. With
+    /// the link, other commands find the rows on the server. Does nothing if the rows are in files.
     async fn link_folders(&self, file: &TeamFile, context: &Context) -> Result<(), Failure> {
         if self.server.is_none() {
             return Ok(());
@@ -214,14 +214,14 @@ fn member_forgetter(tenants: BTreeMap<String, Tenant>, tenant_database: TenantDa
 async fn forget_member(tenant: &Tenant, tenant_database: &TenantDatabase, member: &str) -> Result<(), String> {
     let server = tenant_database.server.as_ref();
     if let Some(store) = open_tenant_store(tenant, server).await.map_err(|failure| failure.message)? {
-        let forgotten = forget_rows(&store, member).await;
+        let result = forget_rows(&store, member).await;
         store.close().await;
-        forgotten.map_err(|error| with_causes(&error))?;
+        result.map_err(|error| with_causes(&error))?;
     }
     // The member's parts are made in the same folder: `context::members`.
     let folder = Places::under(&tenant.home).data().join("people").join(member);
-    let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(folder)).await;
-    match removed.map_err(|error| error.to_string())? {
+    let remove_result = tokio::task::spawn_blocking(move || fs::remove_dir_all(folder)).await;
+    match remove_result.map_err(|error| error.to_string())? {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(in_words(&error)),
         _ => Ok(()),
     }
@@ -287,8 +287,8 @@ async fn make_tenant_world(
     tenant_database: &TenantDatabase,
 ) -> Result<WorldParts, Failure> {
     let home = &tenant.home;
-    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
-    created.map_err(|error| {
+    let result = fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
+    result.map_err(|error| {
         let message = format!("the folder {} cannot be made: {}", home.display(), in_words(&error));
         Failure::new(Exit::Other, "NO_HOME", message)
     })?;
@@ -328,7 +328,7 @@ async fn make_tenant_world(
 
 /// The task that stores how much of each quota was used.
 struct QuotaWriter {
-    ending: CancellationToken,
+    end_token: CancellationToken,
     task: TaskTracker,
 }
 
@@ -336,15 +336,15 @@ impl QuotaWriter {
     /// Lets `quotas` continue from the use that the store has, and starts the task that stores further use.
     async fn start(quotas: &TenantQuotas, store: &Store) -> Result<Self, Failure> {
         quotas.resume(store).await.map_err(|error| database::unusable(&error))?;
-        let (ending, task) = (CancellationToken::new(), TaskTracker::new());
-        task.spawn(quotas.clone().save_until(store.clone(), ending.clone()));
+        let (end_token, task) = (CancellationToken::new(), TaskTracker::new());
+        task.spawn(quotas.clone().save_until(store.clone(), end_token.clone()));
         task.close();
-        Ok(Self { ending, task })
+        Ok(Self { end_token, task })
     }
 
     /// Stores what is not stored yet, and ends the task.
     async fn end(self) {
-        self.ending.cancel();
+        self.end_token.cancel();
         self.task.wait().await;
     }
 }
@@ -468,17 +468,17 @@ fn make_member_world(
     }
 }
 
-/// Returns the environment of a tenant. From the daemon, it has the variables that say nothing about the daemon's user,
-/// and those that the team file names. The tenant's folder is its home. It also has the key to secrets, which
+/// Returns the environment of a tenant. It has some variables of the daemon: those that say nothing about the daemon's
+/// user, and those that the team file names. The tenant's folder is its home. It also has the key to secrets, which
 /// [`Context::open`] takes out of the environment.
 fn tenant_environment(tenant: &Tenant, daemon_environment: &Environment, key: Option<&OsStr>) -> Environment {
     let is_about_no_user =
         |name: &str| matches!(name, "PATH" | "LANG" | "LANGUAGE" | "TZ" | "TMPDIR") || name.starts_with("LC_");
     let is_passed_on =
         |name: &str| is_about_no_user(name) || tenant.environment.iter().any(|named_variable| named_variable == name);
-    let passed = daemon_environment.iter().filter(|(name, _)| name.to_str().is_some_and(is_passed_on));
-    let passed = passed.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let passed_variables = daemon_environment.iter().filter(|(name, _)| name.to_str().is_some_and(is_passed_on));
+    let passed_variables = passed_variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let home = ["HOME", "TOOLRACK_HOME"].map(|name| (OsString::from(name), tenant.home.clone().into_os_string()));
     let key = key.map(|key| (OsString::from(secrets::VARIABLE), key.to_owned()));
-    Environment::new(passed.chain(home).chain(key))
+    Environment::new(passed_variables.chain(home).chain(key))
 }

@@ -85,8 +85,8 @@ fn write(file: &Path, token: &Token) -> io::Result<()> {
         _ => {}
     }
     let mut new_file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new_path)?;
-    let written = writeln!(new_file, "{}", token.reveal()).and_then(|()| new_file.sync_all());
-    if let Err(error) = written.and_then(|()| fs::rename(&new_path, file)) {
+    let write_result = writeln!(new_file, "{}", token.reveal()).and_then(|()| new_file.sync_all());
+    if let Err(error) = write_result.and_then(|()| fs::rename(&new_path, file)) {
         // The first error is the one to report.
         let _ = fs::remove_file(&new_path);
         return Err(error);

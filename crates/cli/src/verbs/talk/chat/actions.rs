@@ -33,7 +33,7 @@ const MAX_SHOWN: usize = 20;
 pub(super) enum NextStep {
     ReadInput,
     Leave,
-    /// Send these messages as the user's turn.
+    /// Send these messages to the model as the user's next message.
     SendTurn(Vec<Message>),
 }
 
@@ -86,7 +86,7 @@ impl Chat<'_> {
                 let list = ListSessionsArgs { limit: MAX_SHOWN, search: None, after: None };
                 sessions::run(SessionsVerb::List(list), self.context).await?;
             }
-            Command::Resume(typed) => *conversation = self.resume(&typed).await?,
+            Command::Resume(typed_id) => *conversation = self.resume(&typed_id).await?,
             Command::New => conversation.begin_new(self),
             Command::Export(file) => self.export(file, conversation).await?,
             Command::Cost => self.show_cost(conversation).await?,
@@ -98,7 +98,7 @@ impl Chat<'_> {
 
     /// Shows a page for users, which has no JSON form.
     pub(super) async fn show(&self, page: String) -> Result<(), Failure> {
-        if self.context.screen.json() {
+        if self.context.screen.prints_json() {
             self.context.screen.message(&page);
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl Chat<'_> {
             Some(words) => tools::search(&self.agent.host, words, MAX_SHOWN, &selection).await,
             None => {
                 let mut listed_tools = tools::all_tools(&self.agent.host.catalog());
-                listed_tools.retain(|shown| selection.has(&shown.tool));
+                listed_tools.retain(|listed_tool| selection.has(&listed_tool.tool));
                 listed_tools
             }
         };
@@ -139,21 +139,21 @@ impl Chat<'_> {
     }
 
     async fn change_model(&mut self, name: String, conversation: &mut Conversation) -> Result<(), Failure> {
-        let chosen = self.model_options.with_model(name).choose(&self.context.model_context()).await?;
-        conversation.journal.set_model(chosen.model.name());
-        self.context.sample_with(&chosen);
-        let (agent, description) = self.tools.clone().agent(&chosen, self.agent.system.take());
-        (self.agent, self.limits) = (agent, chosen.limits);
+        let selected_model = self.model_options.with_model(name).choose(&self.context.model_context()).await?;
+        conversation.journal.set_model(selected_model.model.name());
+        self.context.sample_with(&selected_model);
+        let (agent, description) = self.tools.clone().agent(&selected_model, self.agent.system.take());
+        (self.agent, self.limits) = (agent, selected_model.limits);
         self.context.screen.note(&description);
         Ok(())
     }
 
-    /// Opens the conversation that `typed` names, and shows its end.
-    async fn resume(&self, typed: &str) -> Result<Conversation, Failure> {
-        let session = sessions::find_session(typed, self.context).await?;
-        let opened =
+    /// Opens the conversation that `typed_id` names, and shows its end.
+    async fn resume(&self, typed_id: &str) -> Result<Conversation, Failure> {
+        let session = sessions::find_session(typed_id, self.context).await?;
+        let opened_session =
             Journal::open(self.context.store()?, session, self.agent.model.name(), self.context.conceal()).await;
-        let conversation = Conversation::resumed(opened.map_err(|error| sessions::session_failure(&error))?);
+        let conversation = Conversation::resumed(opened_session.map_err(|error| sessions::session_failure(&error))?);
         self.show_resumed(&conversation).await?;
         Ok(conversation)
     }

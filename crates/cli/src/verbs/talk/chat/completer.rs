@@ -15,32 +15,32 @@ const OPENING_CHARACTERS: &[char] = &['(', '[', '{', '<', '"', '\''];
 /// Offers completions of the typed text.
 #[derive(Debug)]
 pub(super) struct ChatCompleter {
-    pub(super) known: Arc<KnownItems>,
+    pub(super) known_items: Arc<KnownItems>,
 }
 
 impl Completer for ChatCompleter {
     fn complete(&mut self, text: &str, cursor: usize) -> CompletionResult {
-        CompletionResult::fresh(suggestions(text, cursor, &self.known))
+        CompletionResult::fresh(suggestions(text, cursor, &self.known_items))
     }
 }
 
-fn suggestions(text: &str, cursor: usize, known: &KnownItems) -> Vec<Suggestion> {
-    let Some(before) = text.get(..cursor) else {
+fn suggestions(text: &str, cursor: usize, known_items: &KnownItems) -> Vec<Suggestion> {
+    let Some(text_before_cursor) = text.get(..cursor) else {
         return Vec::new();
     };
-    let start = before
+    let word_start = text_before_cursor
         .rfind(char::is_whitespace)
-        .map_or(0, |space| space + before[space..].chars().next().map_or(0, char::len_utf8));
-    let word = &before[start..];
+        .map_or(0, |space| space + text_before_cursor[space..].chars().next().map_or(0, char::len_utf8));
+    let word = &text_before_cursor[word_start..];
     let mention = word.trim_start_matches(OPENING_CHARACTERS);
-    let mut suggestions = if let Some(typed) = mention.strip_prefix('@') {
-        suggest_mentions(known, typed, Span::new(cursor - mention.len(), cursor))
-    } else if start == 0
-        && let Some(typed) = word.strip_prefix('/')
+    let mut suggestions = if let Some(typed_prefix) = mention.strip_prefix('@') {
+        suggest_mentions(known_items, typed_prefix, Span::new(cursor - mention.len(), cursor))
+    } else if word_start == 0
+        && let Some(typed_prefix) = word.strip_prefix('/')
     {
-        suggest_commands(known, typed, Span::new(0, cursor))
-    } else if let Some(command) = before.strip_prefix('/').filter(|_| !word.contains('=')) {
-        suggest_arguments(known, command, word, Span::new(start, cursor))
+        suggest_commands(known_items, typed_prefix, Span::new(0, cursor))
+    } else if let Some(command) = text_before_cursor.strip_prefix('/').filter(|_| !word.contains('=')) {
+        suggest_arguments(known_items, command, word, Span::new(word_start, cursor))
     } else {
         Vec::new()
     };
@@ -54,12 +54,13 @@ fn suggestion(value: String, about: &str, span: Span) -> Suggestion {
 }
 
 /// Completes the name of a server first, and then one of its resources, as a shell completes folders and files.
-fn suggest_mentions(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
-    let (servers, resources) = (known.servers(), known.resources());
-    let is_complete = |server: &&String| typed.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with(':'));
+fn suggest_mentions(known_items: &KnownItems, typed_prefix: &str, span: Span) -> Vec<Suggestion> {
+    let (servers, resources) = (known_items.servers(), known_items.resources());
+    let is_complete =
+        |server: &&String| typed_prefix.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with(':'));
     if servers.iter().find(is_complete).is_some() {
-        let matching = resources.iter().filter(|resource| resource.word.starts_with(typed));
-        return matching
+        let matching_resources = resources.iter().filter(|resource| resource.word.starts_with(typed_prefix));
+        return matching_resources
             .map(|resource| Suggestion {
                 append_whitespace: resource.is_complete,
                 ..suggestion(format!("@{}", resource.word), &resource.about, span)
@@ -67,19 +68,19 @@ fn suggest_mentions(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggesti
             .collect();
     }
     let has_resources = |server: &&String| resources.iter().any(|resource| resource.server == **server);
-    let matching = servers.iter().filter(|server| server.starts_with(typed)).filter(has_resources);
-    matching.map(|server| suggestion(format!("@{server}:"), "", span)).collect()
+    let matching_servers = servers.iter().filter(|server| server.starts_with(typed_prefix)).filter(has_resources);
+    matching_servers.map(|server| suggestion(format!("@{server}:"), "", span)).collect()
 }
 
-fn suggest_commands(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggestion> {
-    let matching = COMMANDS.iter().filter(|command| command.name.starts_with(typed));
-    let commands = matching.map(|command| Suggestion {
+fn suggest_commands(known_items: &KnownItems, typed_prefix: &str, span: Span) -> Vec<Suggestion> {
+    let matching_commands = COMMANDS.iter().filter(|command| command.name.starts_with(typed_prefix));
+    let commands = matching_commands.map(|command| Suggestion {
         append_whitespace: !command.argument.is_empty(),
         ..suggestion(format!("/{}", command.name), command.about, span)
     });
-    let prompts = known.prompts();
-    let matching = prompts.iter().filter(|prompt| prompt.word.starts_with(typed));
-    let prompts = matching.map(|prompt| Suggestion {
+    let prompts = known_items.prompts();
+    let matching_prompts = prompts.iter().filter(|prompt| prompt.word.starts_with(typed_prefix));
+    let prompts = matching_prompts.map(|prompt| Suggestion {
         append_whitespace: !prompt.arguments.is_empty(),
         ..suggestion(format!("/{}", prompt.word), &prompt.about, span)
     });
@@ -87,8 +88,8 @@ fn suggest_commands(known: &KnownItems, typed: &str, span: Span) -> Vec<Suggesti
 }
 
 /// Suggests `name=` for each argument of the prompt that the user has not typed yet.
-fn suggest_arguments(known: &KnownItems, command: &str, word: &str, span: Span) -> Vec<Suggestion> {
-    let prompts = known.prompts();
+fn suggest_arguments(known_items: &KnownItems, command: &str, word: &str, span: Span) -> Vec<Suggestion> {
+    let prompts = known_items.prompts();
     let mut words = command.split_whitespace();
     let first = words.next().unwrap_or_default();
     let Some(prompt) = prompts.iter().find(|prompt| prompt.word == first) else {
@@ -106,25 +107,25 @@ mod tests {
 
     use super::*;
 
-    fn known() -> KnownItems {
-        let known = KnownItems::default();
+    fn known_items() -> KnownItems {
+        let known_items = KnownItems::default();
         let server = |name: &str| ServerName::new(name).unwrap();
         let prompts = json!([{ "name": "summary", "description": "Sums up.", "arguments": [{ "name": "style" }, { "name": "size" }] },
                              { "name": "two words" }, { "name": "bad\u{1b}" }]);
         let resources = json!([{ "uri": "docs://a" }, { "uri": "docs://b c" }, { "uri": "docs://\u{202e}" }]);
         let templates = json!([{ "uriTemplate": "docs://of/{name}" }, { "uriTemplate": "{+all}" }]);
-        known.learn(
+        known_items.learn(
             &server("docs"),
             serde_json::from_value(prompts).unwrap(),
             serde_json::from_value(resources).unwrap(),
             serde_json::from_value(templates).unwrap(),
         );
-        known.learn(&server("dull"), Vec::new(), Vec::new(), Vec::new());
-        known
+        known_items.learn(&server("dull"), Vec::new(), Vec::new(), Vec::new());
+        known_items
     }
 
     fn names(text: &str) -> Vec<String> {
-        suggestions(text, text.len(), &known()).into_iter().map(|suggestion| suggestion.value).collect()
+        suggestions(text, text.len(), &known_items()).into_iter().map(|suggestion| suggestion.value).collect()
     }
 
     #[test]
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(names("@docs:"), ["@docs:docs://a", "@docs:<docs://b c>", "@docs:docs://of/"]);
         assert_eq!(names("@docs:docs://o"), ["@docs:docs://of/"]);
         assert_eq!(names("x@do"), Vec::<String>::new());
-        let span = suggestions("see @do, please", 7, &known())[0].span;
+        let span = suggestions("see @do, please", 7, &known_items())[0].span;
         assert_eq!((span.start, span.end), (4, 7));
     }
 }

@@ -53,11 +53,11 @@ pub(super) struct Editor {
 }
 
 impl Editor {
-    /// Starts the thread. The Tab key offers `known`.
+    /// Starts the thread. The Tab key offers the prompts and resources in `known_items`.
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(super) fn start(context: &Context, known: Arc<KnownItems>) -> Result<Self, Failure> {
+    pub(super) fn start(context: &Context, known_items: Arc<KnownItems>) -> Result<Self, Failure> {
         let start_failure = |error: io::Error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}"));
         let must_end = Arc::new(AtomicBool::new(false));
         let history = open_history(&context.places.data().join("chat-history"));
@@ -71,7 +71,7 @@ impl Editor {
         let (to_thread, requests) = mpsc::channel();
         let break_signal = Arc::clone(&must_end);
         let thread = thread::Builder::new().name("editor".to_owned()).spawn(move || {
-            let editor = build_editor(history.ok(), is_coloured, ChatCompleter { known })
+            let editor = build_editor(history.ok(), is_coloured, ChatCompleter { known_items })
                 .with_break_signal(break_signal)
                 .with_external_printer(printer);
             serve_requests(&requests, editor, &LinePrompt { unicode });
@@ -90,10 +90,10 @@ impl Editor {
     /// # Errors
     /// When the terminal cannot be read.
     pub(super) async fn next(&self) -> Result<UserInput, Failure> {
-        let (request, typed) = oneshot::channel();
-        let sent = self.requests.as_ref().is_some_and(|requests| requests.send(request).is_ok());
-        match typed.await {
-            Ok(typed) if sent => typed.map_err(|error| {
+        let (request, user_input) = oneshot::channel();
+        let is_sent = self.requests.as_ref().is_some_and(|requests| requests.send(request).is_ok());
+        match user_input.await {
+            Ok(user_input) if is_sent => user_input.map_err(|error| {
                 Failure::new(Exit::Other, "TERMINAL", format!("the terminal cannot be read: {}", in_words(&error)))
             }),
             _ => Ok(UserInput::End),
@@ -115,7 +115,7 @@ impl Drop for Editor {
 
 fn serve_requests(requests: &mpsc::Receiver<Request>, mut editor: Reedline, prompt: &LinePrompt) {
     while let Ok(request) = requests.recv() {
-        let typed = match editor.read_line(prompt) {
+        let user_input = match editor.read_line(prompt) {
             Ok(Signal::Success(text)) => {
                 // Write the history after each line, in case this process is killed. A failure only means that the line
                 // is not remembered.
@@ -128,7 +128,7 @@ fn serve_requests(requests: &mpsc::Receiver<Request>, mut editor: Reedline, prom
             Err(error) => Err(io::Error::other(error)),
         };
         // The conversation may have ended meanwhile.
-        let _ = request.send(typed);
+        let _ = request.send(user_input);
     }
 }
 
@@ -153,15 +153,15 @@ fn build_editor(history: Option<FileBackedHistory>, is_coloured: bool, completer
     editor
 }
 
-/// The history in `file`, which only its owner may read.
+/// Opens the history in `file`. Only the owner of the file may read it.
 fn open_history(file: &Path) -> Result<FileBackedHistory, (PathBuf, io::Error)> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     // Makes the file with the right mode before the line editor opens it.
-    let created = options.open(file).map_err(|error| (file.to_owned(), error))?;
-    drop(created);
+    let new_file = options.open(file).map_err(|error| (file.to_owned(), error))?;
+    drop(new_file);
     let history = FileBackedHistory::with_file(MAX_HISTORY_LINES, file.to_owned());
     history.map_err(|error| (file.to_owned(), io::Error::other(error)))
 }
@@ -188,6 +188,7 @@ impl Highlighter for NoHighlighting {
 
 /// The prompt in front of the edited lines.
 struct LinePrompt {
+    /// Whether the terminal shows Unicode.
     unicode: bool,
 }
 

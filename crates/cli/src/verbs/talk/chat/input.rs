@@ -29,14 +29,14 @@ pub(super) enum InputSource {
 }
 
 impl InputSource {
-    /// Opens the input: an editor at a terminal, whose completion offers `known`, or lines from a pipe or file.
+    /// Opens the input: an editor at a terminal, whose completion offers `known_items`, or lines from a pipe or file.
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(super) fn open(context: &Context, known: &Arc<KnownItems>) -> Result<Self, Failure> {
+    pub(super) fn open(context: &Context, known_items: &Arc<KnownItems>) -> Result<Self, Failure> {
         let terminal = context.terminal();
-        Ok(match context.screen.interactive() {
-            true => Self::Editor(Editor::start(context, Arc::clone(known))?, terminal),
+        Ok(match context.screen.is_interactive() {
+            true => Self::Editor(Editor::start(context, Arc::clone(known_items))?, terminal),
             false => Self::Lines(terminal),
         })
     }

@@ -22,7 +22,7 @@ const MAX_WORD_BYTES: usize = 300;
 /// The most bytes of a description.
 const MAX_DESCRIPTION_BYTES: usize = 80;
 
-/// The prompts and resources of all servers; shared by the task that lists them and the code that offers them.
+/// The prompts and resources of all servers. The task that lists them and the code that offers them share this.
 #[derive(Debug, Default)]
 pub(super) struct KnownItems(ArcSwap<Vec<Arc<ServerItems>>>);
 
@@ -81,7 +81,7 @@ impl KnownItems {
     ) {
         let server = server.as_str().to_owned();
         let prompts = prompts.iter().filter_map(|prompt| KnownPrompt::new(&server, prompt)).take(MAX_ITEMS).collect();
-        let complete = resources.iter().filter_map(|resource| {
+        let complete_resources = resources.iter().filter_map(|resource| {
             let about = resource.title.as_deref().or(resource.description.as_deref()).unwrap_or(&resource.name);
             let is_complete = true;
             KnownResource::new(&server, &resource.uri, about, is_complete)
@@ -92,13 +92,13 @@ impl KnownItems {
             let is_complete = false;
             KnownResource::new(&server, start, about, is_complete)
         });
-        let resources = complete.chain(template_starts).take(MAX_ITEMS).collect();
+        let resources = complete_resources.chain(template_starts).take(MAX_ITEMS).collect();
         let items = Arc::new(ServerItems { server, prompts, resources });
-        self.0.rcu(|known| {
-            let rest = known.iter().filter(|known| known.server != items.server);
-            let mut all: Vec<_> = rest.chain([&items]).cloned().collect();
-            all.sort_by(|a, b| a.server.cmp(&b.server));
-            all
+        self.0.rcu(|known_items| {
+            let rest = known_items.iter().filter(|other_items| other_items.server != items.server);
+            let mut all_items: Vec<_> = rest.chain([&items]).cloned().collect();
+            all_items.sort_by(|a, b| a.server.cmp(&b.server));
+            all_items
         });
     }
 }
@@ -154,13 +154,13 @@ impl ItemCollector {
     /// Asks the connected servers that `is_wanted` selects, and each server again when it connects later.
     pub(super) fn start(
         host: &Host,
-        known: &Arc<KnownItems>,
+        known_items: &Arc<KnownItems>,
         is_wanted: impl Fn(&ServerName) -> bool + Send + 'static,
     ) -> Self {
         // Subscribes first, so that no server is missed.
         let events = host.events();
         let mut task = JoinSet::new();
-        task.spawn(collect_items(host.clone(), events, Arc::clone(known), is_wanted));
+        task.spawn(collect_items(host.clone(), events, Arc::clone(known_items), is_wanted));
         Self { _task: task }
     }
 }
@@ -168,21 +168,23 @@ impl ItemCollector {
 async fn collect_items(
     host: Host,
     mut events: broadcast::Receiver<Event>,
-    known: Arc<KnownItems>,
+    known_items: Arc<KnownItems>,
     is_wanted: impl Fn(&ServerName) -> bool + Send,
 ) {
-    // Leaves out idle servers, unlike `reach::servers_to_ask`: a request would start them, and completion starts none.
+    // Unlike `reach::servers_to_ask`, leaves out idle servers: a request would start them, and completion starts no
+    // server.
     let is_connected = |state: &State| matches!(state, State::Connected { .. } | State::ToolsFailed { .. });
     let mut requests = JoinSet::new();
-    let connected = host.status().into_iter().filter(|server| is_connected(&server.state)).map(|server| server.name);
-    let mut to_ask: Vec<ServerName> = connected.collect();
+    let connected_servers =
+        host.status().into_iter().filter(|server| is_connected(&server.state)).map(|server| server.name);
+    let mut servers_to_ask: Vec<ServerName> = connected_servers.collect();
     loop {
-        for server in to_ask.drain(..).filter(|server| is_wanted(server)) {
-            requests.spawn(ask_for_items(host.clone(), server, Arc::clone(&known)));
+        for server in servers_to_ask.drain(..).filter(|server| is_wanted(server)) {
+            requests.spawn(ask_for_items(host.clone(), server, Arc::clone(&known_items)));
         }
         tokio::select! {
             event = events.recv() => match event {
-                Ok(Event::McpServerState { server, state }) if is_connected(&state) => to_ask.push(server),
+                Ok(Event::McpServerState { server, state }) if is_connected(&state) => servers_to_ask.push(server),
                 // After missed events, items are offered late or not at all.
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
@@ -195,9 +197,14 @@ async fn collect_items(
 
 /// Asks one server for its items. Completion leaves out what the server cannot list; `/prompts` and `/resources` say
 /// why.
-async fn ask_for_items(host: Host, server: ServerName, known: Arc<KnownItems>) {
+async fn ask_for_items(host: Host, server: ServerName, known_items: Arc<KnownItems>) {
     let name = server.as_str();
     let (prompts, resources, templates) =
         futures::join!(host.prompts(name), host.resources(name), host.resource_templates(name));
-    known.learn(&server, prompts.unwrap_or_default(), resources.unwrap_or_default(), templates.unwrap_or_default());
+    known_items.learn(
+        &server,
+        prompts.unwrap_or_default(),
+        resources.unwrap_or_default(),
+        templates.unwrap_or_default(),
+    );
 }

@@ -62,18 +62,18 @@ impl Chat<'_> {
         let prompt = find_prompt(&server, &name, &prompts)?;
         refuse_unknown_arguments(prompt, &arguments)?;
         self.ask_for_missing(&server, prompt, &mut arguments).await?;
-        let filled = host
+        let filled_prompt = host
             .get_prompt(&server, &prompt.name, &arguments)
             .await
             .map_err(|error| Failure::from_call_error(&error))?;
         let mut messages = Vec::new();
-        for message in &filled.messages {
+        for message in &filled_prompt.messages {
             messages.push(to_model_message(host, &server, &prompt.name, message, self.tools.conceal()).await?);
         }
         if messages.is_empty() {
             return Err(Failure::new(Exit::Tool, "EMPTY_PROMPT", "the prompt has no messages").server(&*server));
         }
-        self.show(render::filled_page(&filled)).await?;
+        self.show(render::filled_page(&filled_prompt)).await?;
         Ok(to_user_turn(messages))
     }
 
@@ -85,18 +85,18 @@ impl Chat<'_> {
         arguments: &mut BTreeMap<String, String>,
     ) -> Result<(), Failure> {
         let is_missing = |argument: &&PromptArgument| argument.required && !arguments.contains_key(&argument.name);
-        let missing: Vec<_> = prompt.arguments.iter().filter(is_missing).collect();
+        let missing_arguments: Vec<_> = prompt.arguments.iter().filter(is_missing).collect();
         let terminal = self.context.terminal();
-        for argument in &missing {
+        for argument in &missing_arguments {
             let name = text::for_line(&argument.name);
             let about = argument.description.as_deref().map(|about| text::clip(about, MAX_DESCRIPTION_BYTES));
             let about = about.map_or_else(String::new, |about| format!(" ({})", text::for_line(&about)));
-            let value = match self.context.screen.interactive() {
+            let value = match self.context.screen.is_interactive() {
                 true => terminal.ask_value(&format!("  {name}{about}: ")).await,
                 false => None,
             };
             let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
-                let names: Vec<_> = missing.iter().map(|argument| format!("{}=…", argument.name)).collect();
+                let names: Vec<_> = missing_arguments.iter().map(|argument| format!("{}=…", argument.name)).collect();
                 let hint = format!("/{server}:{} {}", prompt.name, names.join(" "));
                 return Err(Failure::usage(format!("the prompt needs `{name}`")).hint(text::for_line(&hint)));
             };
@@ -109,21 +109,21 @@ impl Chat<'_> {
 /// Finds the prompt called `name`.
 fn find_prompt<'a>(server: &str, name: &str, prompts: &'a [Prompt]) -> Result<&'a Prompt, Failure> {
     prompts.iter().find(|prompt| prompt.name == name).ok_or_else(|| {
-        let shown = text::for_line(name);
+        let escaped_name = text::for_line(name);
         let hint = match closest(name, prompts.iter().map(|prompt| &*prompt.name)) {
             Some(suggestion) => format!("did you mean /{server}:{}?", text::for_line(suggestion)),
             None => "/prompts shows all prompts".to_owned(),
         };
-        Failure::new(Exit::Usage, "UNKNOWN_PROMPT", format!("`{server}` has no prompt `{shown}`"))
+        Failure::new(Exit::Usage, "UNKNOWN_PROMPT", format!("`{server}` has no prompt `{escaped_name}`"))
             .hint(hint)
             .server(server)
     })
 }
 
 /// Refuses arguments that the prompt does not have: a misspelt one would go unnoticed.
-fn refuse_unknown_arguments(prompt: &Prompt, typed: &BTreeMap<String, String>) -> Result<(), Failure> {
+fn refuse_unknown_arguments(prompt: &Prompt, typed_arguments: &BTreeMap<String, String>) -> Result<(), Failure> {
     let names = || prompt.arguments.iter().map(|argument| &*argument.name);
-    match typed.keys().find(|name| !names().any(|known| known == *name)) {
+    match typed_arguments.keys().find(|name| !names().any(|known| known == *name)) {
         None => Ok(()),
         Some(name) => {
             let hint = match closest(name, names()) {
@@ -147,19 +147,19 @@ async fn to_model_message(
 ) -> Result<Message, Failure> {
     let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
     // `shape` returns text and pictures for a model, and bounds the length of the text.
-    let shaped = host.shape(server, prompt, vec![message.content.clone()]).await;
-    let shaped = shaped.map_err(|error| Failure::from_call_error(&error))?;
-    let words = conceal(&shaped.text);
+    let output = host.shape(server, prompt, vec![message.content.clone()]).await;
+    let output = output.map_err(|error| Failure::from_call_error(&error))?;
+    let words = conceal(&output.text);
     let words = match &message.content {
         Content::Resource { resource } if !words.is_empty() => as_data(server, &resource.uri, &words),
         _ => words,
     };
-    Ok(Message::new(role, words).with_parts(shaped.media))
+    Ok(Message::new(role, words).with_parts(output.media))
 }
 
 /// Turns `messages` into the user's turn. Consecutive messages of the same role become one. Models expect that the user
-/// speaks first and last: if that is not so, all messages become one message of the user, which marks what the model
-/// said.
+/// speaks first and last. If the messages are in another order, all become one message of the user, in which the words
+/// of the model are marked.
 fn to_user_turn(messages: Vec<Message>) -> Vec<Message> {
     let is_from_user = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
     let keeps_roles = is_from_user(messages.first()) && is_from_user(messages.last());

@@ -30,13 +30,13 @@ struct ExportDocument {
 pub(super) async fn run(args: ExportSessionArgs, context: &Context) -> Result<Exit, Failure> {
     let session = find_session(&args.session, context).await?;
     let start = 0;
-    let (shown, messages) = transcript(&session, start, context).await?;
-    let document = SessionDocument { session: &shown, messages: &messages };
+    let (shown_session, messages) = transcript(&session, start, context).await?;
+    let document = SessionDocument { session: &shown_session, messages: &messages };
     let (format, content) = match args.format {
-        Format::Md => ("md", markdown::document(&shown.session, &messages)),
+        Format::Md => ("md", markdown::document(&shown_session.session, &messages)),
         Format::Json => ("json", to_json(&document)?),
     };
-    let id = shown.session.id.to_string();
+    let id = shown_session.session.id.to_string();
     let file = args.output.filter(|file| !output::is_stdout(file));
     if let Some(file) = &file {
         // Only its owner may read a conversation.
@@ -44,7 +44,7 @@ pub(super) async fn run(args: ExportSessionArgs, context: &Context) -> Result<Ex
     }
     let screen = &context.screen;
     match (file, args.format) {
-        (file, _) if screen.json() => {
+        (file, _) if screen.prints_json() => {
             let content = file.is_none().then_some(content);
             screen.document(&ExportDocument { id, format, file, content }).await?;
         }

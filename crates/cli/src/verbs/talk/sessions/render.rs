@@ -88,11 +88,11 @@ pub(crate) fn rows(sessions: &[ShownSession]) -> Vec<String> {
         .iter()
         .map(|shown_session| {
             let session = &shown_session.session;
-            let open = if session.has_open_turn { ", not finished" } else { "" };
+            let open_suffix = if session.has_open_turn { ", not finished" } else { "" };
             vec![
                 Cell::new(Tone::Strong, &session.prefix),
                 Cell::new(Tone::Faint, to_local_time(session.updated_at).format("%Y-%m-%d %H:%M").to_string()),
-                Cell::new(Tone::Faint, message_words(session.messages) + open),
+                Cell::new(Tone::Faint, message_words(session.messages) + open_suffix),
                 Cell::new(Tone::Plain, shown_session.name()),
             ]
         })
@@ -117,14 +117,14 @@ pub(crate) fn list(list: &ListDocument, layout: Layout) -> String {
 
 /// Describes the outcome of an import.
 pub(crate) fn import_outcome(imported: ImportReport) -> String {
-    let ImportReport { sessions, messages: message_count, already_present: known, .. } = imported;
+    let ImportReport { sessions, messages: message_count, already_present, .. } = imported;
     let sessions = usize::try_from(sessions).unwrap_or(usize::MAX);
-    let known = match known {
+    let already_present = match already_present {
         0 => String::new(),
         1 => "; 1 was here already".to_owned(),
-        known => format!("; {known} were here already"),
+        already_present => format!("; {already_present} were here already"),
     };
-    format!("imported {} with {}{known}", count(sessions, "session"), message_words(message_count))
+    format!("imported {} with {}{already_present}", count(sessions, "session"), message_words(message_count))
 }
 
 fn message_words(number: u64) -> String {

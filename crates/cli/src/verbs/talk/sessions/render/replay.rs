@@ -19,20 +19,25 @@ const MAX_FOLDED_CHARACTERS: usize = 800;
 
 /// Shows the title of the conversation, and then `messages`, its last messages. Unless `is_full` is set, long results
 /// are cut, and the arguments of a call are one line.
-pub(crate) fn page(shown: &ShownSession, messages: &[TranscriptMessage], is_full: bool, layout: Layout) -> String {
-    let facts = shown.facts().join(&format!(" {} ", layout.dot()));
+pub(crate) fn page(
+    shown_session: &ShownSession,
+    messages: &[TranscriptMessage],
+    is_full: bool,
+    layout: Layout,
+) -> String {
+    let facts = shown_session.facts().join(&format!(" {} ", layout.dot()));
     let mut parts = vec![format!(
         "{}  {}\n{}",
-        paint(Tone::Strong, &shown.session.prefix),
-        shown.name(),
+        paint(Tone::Strong, &shown_session.session.prefix),
+        shown_session.name(),
         paint(Tone::Faint, &facts)
     )];
-    let left_out = usize::try_from(shown.session.messages).unwrap_or(usize::MAX).saturating_sub(messages.len());
+    let left_out = usize::try_from(shown_session.session.messages).unwrap_or(usize::MAX).saturating_sub(messages.len());
     if left_out > 0 {
         parts.push(paint(Tone::Faint, &format!("{} {} before", layout.ellipsis(), count(left_out, "message"))));
     }
     parts.extend((0..messages.len()).map(|index| message_block(messages, index, is_full, layout)));
-    if shown.session.has_open_turn {
+    if shown_session.session.has_open_turn {
         parts.push(paint(Tone::Waiting, "the last turn has not finished"));
     }
     parts.join("\n\n")
@@ -44,8 +49,8 @@ fn message_block(messages: &[TranscriptMessage], index: usize, is_full: bool, la
     let content = text::for_terminal(&message.content);
     let content = content.trim_end();
     if !content.is_empty() {
-        let folded = message.kind == Role::Tool && !is_full;
-        lines.extend(if folded { fold(content, layout) } else { content.lines().map(indented).collect() });
+        let is_folded = message.kind == Role::Tool && !is_full;
+        lines.extend(if is_folded { fold(content, layout) } else { content.lines().map(indented).collect() });
     }
     lines.extend(message.parts.iter().map(|part| indented(&part_label(part))));
     lines.extend(message.tool_calls.iter().flat_map(|call| call_lines(call, is_full, layout)));
@@ -73,34 +78,34 @@ fn heading(message: &TranscriptMessage, tool: Option<&str>) -> String {
 /// Returns the first lines, and a line that says how much more there is.
 fn fold(content: &str, layout: Layout) -> Vec<String> {
     let mut remaining = MAX_FOLDED_CHARACTERS;
-    let mut shown = Vec::new();
+    let mut lines = Vec::new();
     let mut rest = content.lines();
     for line in rest.by_ref().take(MAX_FOLDED_LINES) {
         let cut = line.char_indices().nth(remaining).map_or(line, |(at, _)| &line[..at]);
         remaining -= cut.chars().count();
-        shown.push(indented(cut));
+        lines.push(indented(cut));
         if cut.len() < line.len() {
-            let hidden =
+            let hidden_count =
                 line.chars().count() - cut.chars().count() + rest.map(|line| line.chars().count()).sum::<usize>();
-            shown.push(fold_mark(&count(hidden, "more character"), layout));
-            return shown;
+            lines.push(fold_mark(&count(hidden_count, "more character"), layout));
+            return lines;
         }
     }
     match rest.count() {
-        0 => shown,
-        hidden => {
-            shown.push(fold_mark(&count(hidden, "more line"), layout));
-            shown
+        0 => lines,
+        hidden_count => {
+            lines.push(fold_mark(&count(hidden_count, "more line"), layout));
+            lines
         }
     }
 }
 
-/// The line in place of what is left out.
+/// Returns the line that stands for the lines that are left out.
 fn fold_mark(left_out: &str, layout: Layout) -> String {
     indented(&paint(Tone::Faint, &format!("{} {left_out}; --full shows all", layout.ellipsis())))
 }
 
-/// `→ fs__list {"path":"."}`
+/// Returns the lines of a call, such as `→ fs__list {"path":"."}`.
 fn call_lines(call: &TranscriptCall, is_full: bool, layout: Layout) -> Vec<String> {
     let arrow = if layout.unicode { "→" } else { "->" };
     let name = paint(Tone::Tool, &format!("{arrow} {}", text::for_line(&call.name)));
@@ -117,7 +122,7 @@ fn call_lines(call: &TranscriptCall, is_full: bool, layout: Layout) -> Vec<Strin
     vec![one_line(&indented(&format!("{name} {}", text::for_line(&arguments))))]
 }
 
-/// A label for content that is not text.
+/// Returns a label for content that is not text.
 fn part_label(part: &Value) -> String {
     let resource = &part["resource"];
     let media_type = part["mimeType"].as_str().or_else(|| resource["mimeType"].as_str());
