@@ -76,7 +76,7 @@ impl<'a> Report<'a> {
     /// Adds the error that an entry has both `first` and `second`.
     fn report_two_names(&mut self, first: &str, second: &Member) {
         let message = format!("`{first}` and `{}` are two names of the same field", second.name);
-        self.add(Problem::error(message).field(&second.name).hint("keep one of them"), &second.name_at);
+        self.add(Problem::error(message).field(&second.name).hint("keep one of them"), &second.name_span);
     }
 
     pub(crate) fn has_errors(&self) -> bool {
@@ -97,11 +97,11 @@ impl<'a> Report<'a> {
 /// Reads one entry.
 pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
     if let Err(error) = ServerName::new(raw.name.as_str()) {
-        report.add(Problem::error(error.to_string()).hint("rename the entry"), &raw.name_at);
+        report.add(Problem::error(error.to_string()).hint("rename the entry"), &raw.name_span);
     }
     let Some(members) = raw.node.members() else {
         let message = format!("an entry must be an object, not {}", raw.node.kind());
-        report.add(Problem::error(message), &raw.node.at);
+        report.add(Problem::error(message), &raw.node.span);
         return Decoded::Broken;
     };
     report_duplicates(&raw.node, report);
@@ -112,14 +112,15 @@ pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
             _ if fields.report().has_errors() => Decoded::Broken,
             Some(enabled) => Decoded::Switch(enabled),
             None => {
-                fields
-                    .report()
-                    .add(Problem::error("the entry is empty").hint("a server needs `command` or `url`"), &raw.name_at);
+                fields.report().add(
+                    Problem::error("the entry is empty").hint("a server needs `command` or `url`"),
+                    &raw.name_span,
+                );
                 Decoded::Broken
             }
         };
     }
-    let spec = spec(&mut fields, &raw.name_at).map(|spec| ServerSpec { enabled: enabled.unwrap_or(true), ..spec });
+    let spec = spec(&mut fields, &raw.name_span).map(|spec| ServerSpec { enabled: enabled.unwrap_or(true), ..spec });
     match spec {
         Some(spec) if !report.has_errors() => Decoded::Server(Box::new(spec)),
         _ => Decoded::Broken,
@@ -136,7 +137,7 @@ pub(crate) fn report_duplicates(node: &Node, report: &mut Report<'_>) {
             for member in members {
                 if !names.insert(&*member.name) {
                     let problem = Problem::error(format!("`{}` is given twice", member.name));
-                    report.add(problem.field(&member.name).hint("keep one of them"), &member.name_at);
+                    report.add(problem.field(&member.name).hint("keep one of them"), &member.name_span);
                 }
                 report_duplicates(&member.node, report);
             }
@@ -147,9 +148,9 @@ pub(crate) fn report_duplicates(node: &Node, report: &mut Report<'_>) {
 
 /// Reads the fields of a server. Returns `None` if the entry does not say how the server is reached; other errors are
 /// only in the report.
-fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<ServerSpec> {
-    let kind = transport::kind(fields, name_at)?;
-    let mut spec = ServerSpec::new(transport::decode(kind, fields, name_at));
+fn spec(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Option<ServerSpec> {
+    let kind = transport::kind(fields, name_span)?;
+    let mut spec = ServerSpec::new(transport::decode(kind, fields, name_span));
     let applies = |row: &Row| !kind.excludes(row);
     // `read_rows` runs three times. First come the fields of this transport.
     bounds::read_rows(fields, &mut spec, |row| applies(row) && row.servers != FieldScope::Any && !row.is_alias());
@@ -167,9 +168,9 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     // Aliases come last, because they replace the fields whose values they set.
     bounds::read_rows(fields, &mut spec, |row| applies(row) && row.is_alias());
     bounds::read_retry(fields, &mut spec.retry);
-    spec.tools = tools::filter(fields, name_at);
+    spec.tools = tools::filter(fields, name_span);
     spec.members = members(fields);
-    check_share(fields, &spec, name_at);
+    check_share(fields, &spec, name_span);
     report_leftovers(fields, kind);
     Some(spec)
 }
@@ -182,7 +183,7 @@ fn members(fields: &mut Fields<'_, '_, '_>) -> Vec<Who> {
     let items = fields.texts(field);
     if items.is_empty() {
         fields.report().error(
-            &field.node.at,
+            &field.node.span,
             "for",
             "`for` must name at least one member or group, such as `group:eng`",
         );
@@ -190,19 +191,19 @@ fn members(fields: &mut Fields<'_, '_, '_>) -> Vec<Who> {
     for item in items {
         match Who::read(&item.value) {
             Ok(who) => members.push(who),
-            Err(bad) => fields.report().error(item.at, "for", bad.to_string()),
+            Err(bad) => fields.report().error(item.span, "for", bad.to_string()),
         }
     }
     members
 }
 
 /// Refuses a server that the members of a tenant would share although each of them gives values for it.
-fn check_share(fields: &mut Fields<'_, '_, '_>, spec: &ServerSpec, name_at: &Range<usize>) {
+fn check_share(fields: &mut Fields<'_, '_, '_>, spec: &ServerSpec, name_span: &Range<usize>) {
     let Some(name) = user_values_in(spec).pop_first().filter(|_| spec.share == Some(Share::Tenant)) else { return };
     let problem = Problem::error(format!(
         "`share` is `tenant`, but each member gives a value of their own for `${{user:{name}}}`"
     ));
-    fields.report().add(problem.field("share").hint("leave `share` out, or use `${secret:…}`"), name_at);
+    fields.report().add(problem.field("share").hint("leave `share` out, or use `${secret:…}`"), name_span);
 }
 
 /// Reads `enabled` and its opposite, `disabled`; `None` if the entry has neither.
@@ -213,7 +214,7 @@ fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
     let is_disabled = disabled.and_then(|field| fields.flag(field));
     if let (Some(field), true) = (disabled, is_enabled.is_some() && is_enabled == is_disabled) {
         let message = "`enabled` and `disabled` contradict each other";
-        fields.report().error(&field.node.at, field.name, message);
+        fields.report().error(&field.node.span, field.name, message);
     }
     is_enabled.or(is_disabled.map(|is_disabled| !is_disabled))
 }
@@ -230,7 +231,7 @@ fn report_leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::TransportK
                 Problem::error(format!("`{}` means nothing to a server of type `{}`", field.name, kind.word()));
             fields.report().add(
                 problem.field(field.name).hint("remove the field, or set `type` to the right transport"),
-                field.name_at,
+                field.name_span,
             );
         } else if !fields::is_note(&key) {
             let known = ENTRY.rows.iter().filter(|row| !kind.excludes(row)).flat_map(Row::names);
@@ -240,7 +241,7 @@ fn report_leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::TransportK
                 // Fields of other programs have no meaning here.
                 None => problem.hint("it is ignored, and kept when the file is edited").minor(),
             };
-            fields.report().add(problem, field.name_at);
+            fields.report().add(problem, field.name_span);
         }
     }
 }

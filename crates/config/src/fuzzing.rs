@@ -58,7 +58,7 @@ pub fn imports(data: &[u8]) {
     for offer in &found.offers {
         offer.notes.iter().for_each(|note| assert_printable(note));
         // An offer can be added, and must keep its meaning.
-        let raw = Member { name: offer.name.clone(), name_at: 0..0, node: Node::from_json(&offer.entry) };
+        let raw = Member { name: offer.name.clone(), name_span: 0..0, node: Node::from_json(&offer.entry) };
         let mut report = Report::new(None, &offer.name);
         let Decoded::Server(spec) = decode(&raw, &mut report) else { panic!("{offer:?}") };
         assert_eq!(redact::redact(&spec), offer.view);
@@ -86,7 +86,7 @@ pub fn redaction(data: &[u8]) {
         json!({ "command": "x", "env": { variable: secret } }),
         json!({ "url": "https://x", "headers": { variable: secret } }),
     ] {
-        let raw = Member { name: server.to_owned(), name_at: 0..0, node: Node::from_json(&entry) };
+        let raw = Member { name: server.to_owned(), name_span: 0..0, node: Node::from_json(&entry) };
         let mut report = Report::new(None, server);
         if let Decoded::Server(spec) = decode(&raw, &mut report) {
             assert_hidden(&redact::redact(&spec).to_string());

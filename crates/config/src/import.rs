@@ -165,7 +165,7 @@ impl Found {
         for container in containers(file, &root) {
             let Some(members) = container.node.members() else {
                 let problem = Problem::error(format!("`{}` must be an object of servers", container.name));
-                self.problems.push(document.locate(problem, container.node.at.clone()));
+                self.problems.push(document.locate(problem, container.node.span.clone()));
                 continue;
             };
             let repeated = repeated_names(members);
@@ -189,7 +189,7 @@ impl Found {
     fn report_repeated(&mut self, document: &Document, raw: &Member) {
         let mut report = Report::new(Some(document), &raw.name);
         let problem = Problem::error("the file has several entries of this name");
-        report.add(problem.hint("keep one; until then none is imported"), &raw.name_at);
+        report.add(problem.hint("keep one; until then none is imported"), &raw.name_span);
         self.problems.extend(report.into_problems());
     }
 
@@ -198,7 +198,7 @@ impl Found {
         let mut report = Report::new(Some(document), &raw.name);
         if is_from_extension(origin.file.client, &raw.node) {
             let problem = Problem::warning("an extension of Zed provides this server, and its entry has no command");
-            report.add(problem.hint("add the server itself with `toolrack add`"), &raw.name_at);
+            report.add(problem.hint("add the server itself with `toolrack add`"), &raw.name_span);
             return self.problems.extend(report.into_problems());
         }
         report_duplicates(&raw.node, &mut report);
@@ -215,7 +215,7 @@ impl Found {
                 self.offers.push(Offer {
                     client: origin.file.client,
                     path: origin.file.path.clone(),
-                    line: document.line_of(raw.name_at.start),
+                    line: document.line_of(raw.name_span.start),
                     name: raw.name,
                     hash: hash(&raw.node),
                     entry: raw.node.to_json(),
@@ -227,7 +227,7 @@ impl Found {
             }
             Decoded::Switch(_) => {
                 let problem = Problem::warning("this only enables or disables a server that is configured elsewhere");
-                report.add(problem.hint("there is nothing to import"), &raw.name_at);
+                report.add(problem.hint("there is nothing to import"), &raw.name_span);
                 self.problems.extend(report.into_problems());
             }
             Decoded::Broken => self.problems.extend(report.into_problems()),

@@ -309,7 +309,7 @@ impl<'a> Loader<'a> {
         let mut decoded = decode(raw, &mut report);
         if is_repeated {
             let problem = Problem::error("the file has two entries of this name");
-            report.add(problem.hint("keep one; until then neither is used"), &raw.name_at);
+            report.add(problem.hint("keep one; until then neither is used"), &raw.name_span);
             decoded = Decoded::Broken;
         }
         // `pins` sets what happens to a tool that has changed since it was first seen. `Enforce` is the strictest mode.
@@ -318,7 +318,7 @@ impl<'a> Loader<'a> {
             && spec.pins.take_if(|mode| *mode < PinMode::Enforce).is_some()
         {
             let problem = Problem::warning("a project cannot switch off the check for changed tools");
-            report.add(problem.field("pins").hint("set it in your own configuration"), &raw.name_at);
+            report.add(problem.field("pins").hint("set it in your own configuration"), &raw.name_span);
         }
         match decoded {
             Decoded::Server(spec) => self.insert_entry(origin, raw, Some(*spec)),
@@ -361,7 +361,7 @@ impl<'a> Loader<'a> {
             name: raw.name.clone(),
             scope: layer.scope,
             source,
-            line: origin.document.line_of(raw.name_at.start),
+            line: origin.document.line_of(raw.name_span.start),
             agent: origin.agent.map(str::to_owned),
             is_valid: spec.is_some(),
             enabled: spec.as_ref().is_some_and(|spec| spec.enabled),
@@ -398,12 +398,12 @@ impl<'a> Loader<'a> {
     fn switch(&mut self, layer: &Layer, raw: &Member, enabled: bool, report: &mut Report<'_>) {
         let Some((entry, spec)) = self.entries.get_mut(&raw.name) else {
             let problem = Problem::warning("no server has this name: there is nothing to switch on or off");
-            report.add(problem.hint("a server needs `command` or `url`"), &raw.name_at);
+            report.add(problem.hint("a server needs `command` or `url`"), &raw.name_span);
             return;
         };
         if layer.scope == Scope::Project && enabled && !entry.enabled {
             let problem = Problem::warning("a project cannot switch on a server that is switched off elsewhere");
-            report.add(problem.hint("switch it on in your own configuration"), &raw.name_at);
+            report.add(problem.hint("switch it on in your own configuration"), &raw.name_span);
             return;
         }
         if let Some(spec) = spec {

@@ -331,7 +331,7 @@ fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) 
     match &node.value {
         Value::Text(value) => {
             // Leaves the quotes out.
-            let inner = node.at.start + 1..node.at.end - 1;
+            let inner = node.span.start + 1..node.span.end - 1;
             if is_secret(name, value) {
                 spans.push(inner);
             } else {
@@ -339,7 +339,7 @@ fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) 
                 spans.extend(shift_spans(spans_of_plain(&text[inner], is_header), start));
             }
         }
-        Value::Number(_) if is_secret_name(name) => spans.push(node.at.clone()),
+        Value::Number(_) if is_secret_name(name) => spans.push(node.span.clone()),
         Value::List(nodes) => nodes.iter().for_each(|node| collect_json_secrets(node, name, text, spans)),
         Value::Map(members) => {
             let is_below_secret = is_secret_name(name);

@@ -302,7 +302,7 @@ impl Table<'_> {
         let field = if key.is_empty() { self.path.to_owned() } else { format!("{}.{key}", self.path) };
         let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
         self.problems
-            .push(self.document.locate(problem.hint("correct it: until then, no model is asked"), node.at.clone()));
+            .push(self.document.locate(problem.hint("correct it: until then, no model is asked"), node.span.clone()));
     }
 
     /// Reports unknown keys as errors, because a misspelt key may have been a limit.
@@ -317,7 +317,7 @@ impl Table<'_> {
                 None => format!("there are {}", table.keys().join(", ")),
             };
             let problem = Problem::error(format!("`{field}` is not a known setting")).field(field).hint(hint);
-            self.problems.push(self.document.locate(problem, member.name_at.clone()));
+            self.problems.push(self.document.locate(problem, member.name_span.clone()));
         }
     }
 

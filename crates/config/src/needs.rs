@@ -100,7 +100,7 @@ mod tests {
     };
 
     fn server(entry: &Json) -> ServerSpec {
-        let raw = Member { name: "demo".into(), name_at: 0..0, node: Node::from_json(entry) };
+        let raw = Member { name: "demo".into(), name_span: 0..0, node: Node::from_json(entry) };
         let mut report = Report::new(None, "demo");
         match decode(&raw, &mut report) {
             Decoded::Server(spec) => *spec,

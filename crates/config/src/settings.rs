@@ -137,7 +137,7 @@ impl Reader<'_> {
         let Some(member) = self.root.get(key) else { return T::default() };
         member.node.as_text().and_then(parse).unwrap_or_else(|| {
             let problem = Problem::error(format!("`{key}` must be {}", TOOLRACK.words(key))).field(key);
-            self.problems.push(self.document.locate(problem.hint(until_then), member.node.at.clone()));
+            self.problems.push(self.document.locate(problem.hint(until_then), member.node.span.clone()));
             T::default()
         })
     }
@@ -228,8 +228,9 @@ fn role(document: &Document, root: &Node, context: ReadContext<'_>) -> (Role, Ve
             Some("channel") => Role::Channel,
             _ => {
                 let problem = Problem::error(format!("`role` must be {}", AGENT.words("role"))).field("agents.role");
-                problems
-                    .push(document.locate(problem.hint("until then, the agent gets no tools"), member.node.at.clone()));
+                problems.push(
+                    document.locate(problem.hint("until then, the agent gets no tools"), member.node.span.clone()),
+                );
                 Role::Channel
             }
         };
@@ -261,7 +262,7 @@ impl SessionRetention {
         let mut problems = Vec::new();
         let mut note_error = |field: &str, expected: &str, node: &Node| {
             let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
-            problems.push(document.locate(problem.hint("until then, every conversation is kept"), node.at.clone()));
+            problems.push(document.locate(problem.hint("until then, every conversation is kept"), node.span.clone()));
         };
         if node.members().is_none() {
             note_error("sessions", "a table", node);
@@ -303,7 +304,7 @@ fn unknown_setting(document: &Document, member: &Member, table: &Table, table_pa
     };
     let name = format!("{table_path}{}", member.name);
     let problem = Problem::warning(format!("`{name}` is not a known setting")).field(name).hint(hint);
-    Some(document.locate(problem, member.name_at.clone()))
+    Some(document.locate(problem, member.name_span.clone()))
 }
 
 #[cfg(test)]

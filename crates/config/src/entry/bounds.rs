@@ -82,7 +82,7 @@ fn read_opencode_timeouts(fields: &mut Fields<'_, '_, '_>, field: Field<'_>, tim
             "request" => &mut [&mut timeouts.list, &mut timeouts.call],
             _ => {
                 let problem = Problem::error(format!("`{field_path}` is not a known field")).field(field_path);
-                fields.report().add(problem.hint("write a time, such as `30` or `\"30s\"`"), &member.name_at);
+                fields.report().add(problem.hint("write a time, such as `30` or `\"30s\"`"), &member.name_span);
                 continue;
             }
         };
@@ -90,7 +90,7 @@ fn read_opencode_timeouts(fields: &mut Fields<'_, '_, '_>, field: Field<'_>, tim
             Some(duration) => affected.iter_mut().for_each(|timeout| **timeout = duration),
             None => {
                 let message = format!("`{field_path}` must be a number of milliseconds, up to 24 h");
-                fields.report().add(Problem::error(message).field(field_path), &member.node.at);
+                fields.report().add(Problem::error(message).field(field_path), &member.node.span);
             }
         }
     }

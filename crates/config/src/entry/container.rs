@@ -26,7 +26,7 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     let field = fields.take("container")?;
     let members = match &field.node.value {
         Value::Text(image) => {
-            let item = Item { name: field.name.to_owned(), value: image.clone(), at: &field.node.at };
+            let item = Item { name: field.name.to_owned(), value: image.clone(), span: &field.node.span };
             return Some(Container { image: checked_image(fields, item), ..Container::default() });
         }
         Value::Map(members) => members,
@@ -40,10 +40,10 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     match inner_fields.take("image") {
         Some(image) => {
             let value = inner_fields.text(image).unwrap_or_default();
-            let item = Item { name: "container.image".to_owned(), value, at: &image.node.at };
+            let item = Item { name: "container.image".to_owned(), value, span: &image.node.span };
             container.image = checked_image(&mut inner_fields, item);
         }
-        None => inner_fields.report().error(field.name_at, "container.image", "`container.image` is missing"),
+        None => inner_fields.report().error(field.name_span, "container.image", "`container.image` is missing"),
     }
     read_words(&mut inner_fields, &mut container);
     container.mounts = mounts(&mut inner_fields);
@@ -115,7 +115,7 @@ fn checked_image(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> String {
         && !item.value.contains(|c: char| c.is_whitespace() || c.is_control());
     if !is_name {
         let message = format!("`{}` must be the name of an image, such as `mcp/fetch@sha256:…`", item.name);
-        fields.report().error(item.at, &item.name, message);
+        fields.report().error(item.span, &item.name, message);
     }
     check_template(fields, &item);
     item.value
@@ -140,7 +140,7 @@ fn read_words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
                 let problem =
                     Problem::error("`container.network` cannot be `host`: it reaches all that listens on this machine");
                 let problem = problem.field("container.network").hint("`bridge` gives access to other networks");
-                fields.report().add(problem, &field.node.at);
+                fields.report().add(problem, &field.node.span);
             }
             name if is_plain_name(name) => container.network = Some(network),
             _ => drop(fields.report_invalid::<()>(field, "`none`, `bridge` or the name of a network of the engine")),
@@ -180,7 +180,7 @@ fn mount(fields: &mut Fields<'_, '_, '_>, mut item: Item<'_>) -> Option<Mount> {
     let Some((source, target)) = rest.rsplit_once(':').filter(|(source, _)| !source.is_empty()) else {
         let message =
             format!("`{}` must be `SOURCE:TARGET`, with `:rw` after it if the server may change it", item.name);
-        fields.report().error(item.at, &item.name, message);
+        fields.report().error(item.span, &item.name, message);
         return None;
     };
     let problem = if !is_full_or_placeholder(source) || !is_container_folder(target) || target == "/" {
@@ -194,7 +194,7 @@ fn mount(fields: &mut Fields<'_, '_, '_>, mut item: Item<'_>) -> Option<Mount> {
     } else {
         return Some(Mount { source: source.to_owned(), target: target.to_owned(), write });
     };
-    fields.report().add(problem.field(&item.name), item.at);
+    fields.report().add(problem.field(&item.name), item.span);
     None
 }
 
@@ -203,7 +203,7 @@ fn container_folder(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> Option<S
         return Some(item.value);
     }
     let message = format!("`container.{}` must be a full path in the container", item.name);
-    fields.report().error(item.at, &item.name, message);
+    fields.report().error(item.span, &item.name, message);
     None
 }
 
@@ -240,7 +240,7 @@ fn memory(fields: &mut Fields<'_, '_, '_>, field: Field<'_>) -> Option<u64> {
     let bytes = size(field).filter(|bytes| *bytes >= 6 << 20);
     if bytes.is_none() {
         let message = format!("`{}` must be a size of 6 MiB or more, such as `\"512MiB\"`", field.name);
-        fields.report().error(&field.node.at, field.name, message);
+        fields.report().error(&field.node.span, field.name, message);
     }
     bytes
 }

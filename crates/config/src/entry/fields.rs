@@ -32,7 +32,7 @@ pub(super) struct Fields<'m, 'r, 'd> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'m> {
     pub(super) name: &'m str,
-    pub(super) name_at: &'m Range<usize>,
+    pub(super) name_span: &'m Range<usize>,
     pub(super) node: &'m Node,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Field<'m> {
 pub(super) struct Item<'m> {
     pub(super) name: String,
     pub(super) value: String,
-    pub(super) at: &'m Range<usize>,
+    pub(super) span: &'m Range<usize>,
 }
 
 impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
@@ -184,11 +184,11 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
             Value::Bool(flag) => flag.to_string(),
             _ => {
                 let message = format!("`{name}` must be text, not {}", node.kind());
-                self.report.error(&node.at, &name, message);
+                self.report.error(&node.span, &name, message);
                 return None;
             }
         };
-        Some(Item { name, value, at: &node.at })
+        Some(Item { name, value, span: &node.span })
     }
 
     /// Takes the field `key`, a whole number within the bounds of its row.
@@ -214,7 +214,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         let parsed = parse(&word);
         if parsed.is_none() {
             let message = format!("`{key}` must be {}", self.table.words(key));
-            self.report.error(&field.node.at, field.name, message);
+            self.report.error(&field.node.span, field.name, message);
         }
         parsed
     }
@@ -239,14 +239,14 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     /// turn.
     pub(super) fn report_invalid<T>(&mut self, field: Field<'m>, expected: &str) -> Option<T> {
         let message = format!("`{}` must be {expected}, not {}", field.name, describe(field.node));
-        self.report.error(&field.node.at, field.name, message);
+        self.report.error(&field.node.span, field.name, message);
         None
     }
 }
 
 impl<'m> Field<'m> {
     fn of(member: &'m Member) -> Self {
-        Self { name: &member.name, name_at: &member.name_at, node: &member.node }
+        Self { name: &member.name, name_span: &member.name_span, node: &member.node }
     }
 }
 

@@ -50,11 +50,11 @@ pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     oauth.idp = idp(&mut inner_fields);
     oauth.dpop = inner_fields.take("dpop").and_then(|field| inner_fields.flag(field)).unwrap_or_default();
     if let Some(message) = grant_error(&oauth) {
-        inner_fields.report().error(field.name_at, field.name, message);
+        inner_fields.report().error(field.name_span, field.name, message);
     }
     if oauth.client_secret.is_some() && oauth.client_id.is_none() {
         let message = "`oauth.client_secret` means nothing without `oauth.client_id`";
-        inner_fields.report().error(field.name_at, field.name, message);
+        inner_fields.report().error(field.name_span, field.name, message);
     }
     warn_of_unknown_fields(&mut inner_fields, field.name);
     oauth
@@ -64,9 +64,10 @@ pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
 fn warn_of_unknown_fields(fields: &mut Fields<'_, '_, '_>, table_path: &str) {
     for (_, unknown) in fields.take_rest() {
         let problem = Problem::warning(format!("`{table_path}.{}` is not a known field", unknown.name));
-        fields
-            .report()
-            .add(problem.field(unknown.name).hint("it is ignored, and kept when the file is edited"), unknown.name_at);
+        fields.report().add(
+            problem.field(unknown.name).hint("it is ignored, and kept when the file is edited"),
+            unknown.name_span,
+        );
     }
 }
 
@@ -113,7 +114,7 @@ fn idp(fields: &mut Fields<'_, '_, '_>) -> Option<IdentityProvider> {
     let (client_id, client_secret) = (text(&mut inner_fields, "client_id"), text(&mut inner_fields, "client_secret"));
     warn_of_unknown_fields(&mut inner_fields, "oauth.idp");
     if token_url.is_none() {
-        inner_fields.report().error(field.name_at, field.name, "`oauth.idp.token_url` is missing");
+        inner_fields.report().error(field.name_span, field.name, "`oauth.idp.token_url` is missing");
     }
     Some(IdentityProvider { token_url: token_url?, client_id, client_secret })
 }
@@ -121,7 +122,7 @@ fn idp(fields: &mut Fields<'_, '_, '_>) -> Option<IdentityProvider> {
 fn text(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<String> {
     let field = fields.take(name)?;
     let value = fields.text(field)?;
-    let item = Item { name: format!("oauth.{}", field.name), value, at: &field.node.at };
+    let item = Item { name: format!("oauth.{}", field.name), value, span: &field.node.span };
     check_template(fields, &item);
     Some(item.value)
 }
@@ -141,7 +142,7 @@ fn scopes(fields: &mut Fields<'_, '_, '_>) -> Vec<String> {
     };
     if !scopes.iter().all(is_scope) {
         let message = format!("`oauth.{}` has a text that is not a valid scope", field.name);
-        fields.report().error(&field.node.at, field.name, message);
+        fields.report().error(&field.node.span, field.name, message);
     }
     scopes
 }
@@ -164,7 +165,7 @@ pub fn is_account_name(name: &str) -> bool {
 
 fn report_invalid_account(fields: &mut Fields<'_, '_, '_>, field: Field<'_>) -> Option<String> {
     let message = "`oauth.account` must be 1 to 64 letters, digits and `_`, `.`, `-`, `@`, `+`";
-    fields.report().error(&field.node.at, field.name, message);
+    fields.report().error(&field.node.span, field.name, message);
     None
 }
 
@@ -177,7 +178,7 @@ fn grant(fields: &mut Fields<'_, '_, '_>) -> Grant {
         || {
             let message = "`oauth.grant` must be \"authorization_code\", \"client_credentials\", \"jwt_bearer\" or \
                            \"enterprise_managed\"";
-            fields.report().error(&field.node.at, field.name, message);
+            fields.report().error(&field.node.span, field.name, message);
             Grant::default()
         },
         |(_, grant)| *grant,

@@ -30,7 +30,7 @@ impl ToolLists {
 }
 
 /// Reads `tools = { allow, deny }`, a list of allowed tools, or the fields of other programs for the two.
-pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> ToolFilter {
+pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> ToolFilter {
     let mut lists = ToolLists::default();
     if let Some(field) = fields.take("tools") {
         match &field.node.value {
@@ -49,7 +49,7 @@ pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) ->
     }
     // Each list was checked separately; together they may still be too long.
     ToolFilter::new(&lists.allow, &lists.deny).unwrap_or_else(|error| {
-        fields.report().error(name_at, "tools", format!("`tools`: {error}"));
+        fields.report().error(name_span, "tools", format!("`tools`: {error}"));
         ToolFilter::default()
     })
 }
@@ -64,7 +64,7 @@ fn read_lists(fields: &mut Fields<'_, '_, '_>, lists: &mut ToolLists) {
     for (_, field) in fields.take_rest() {
         let place = format!("tools.{}", field.name);
         let problem = Problem::error(format!("`{place}` is not a known field"));
-        fields.report().add(problem.field(place).hint("`tools` has `allow` and `deny`"), field.name_at);
+        fields.report().add(problem.field(place).hint("`tools` has `allow` and `deny`"), field.name_span);
     }
 }
 
@@ -73,7 +73,7 @@ fn globs<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> Vec<String> {
     match ToolFilter::new(&globs, &[]) {
         Ok(_) => globs,
         Err(error) => {
-            fields.report().error(&field.node.at, field.name, format!("`{}`: {error}", field.name));
+            fields.report().error(&field.node.span, field.name, format!("`{}`: {error}", field.name));
             Vec::new()
         }
     }

@@ -39,7 +39,7 @@ pub(super) struct Translated {
 pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) -> Option<Translated> {
     let Some(members) = raw.node.members() else {
         let message = format!("an entry must be an object, not {}", raw.node.kind());
-        report.add(Problem::error(message), &raw.node.at);
+        report.add(Problem::error(message), &raw.node.span);
         return None;
     };
     let mut translation = Translation {
@@ -55,10 +55,10 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) 
     }
     translation.add_env_file();
     translation.add_type();
-    translation.apply_disabled_servers(&raw.name, &raw.name_at);
+    translation.apply_disabled_servers(&raw.name, &raw.name_span);
     let Translation { texts, out, .. } = translation;
-    let node = Node { at: raw.node.at.clone(), value: Value::Map(out) };
-    let entry = Member { name: name.into_owned(), name_at: raw.name_at.clone(), node };
+    let node = Node { span: raw.node.span.clone(), value: Value::Map(out) };
+    let entry = Member { name: name.into_owned(), name_span: raw.name_span.clone(), node };
     Some(Translated { entry, notes: texts.notes })
 }
 
@@ -170,7 +170,8 @@ impl Translation<'_> {
         let mut values = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
             let field = format!("{}[{index}]", member.name);
-            values.push(Node { at: node.at.clone(), value: self.translated_value(&field, node, BareName::Literal) });
+            values
+                .push(Node { span: node.span.clone(), value: self.translated_value(&field, node, BareName::Literal) });
         }
         let arguments = values.split_off(values.len().min(1));
         let command = values.pop().map_or(Value::Text(String::new()), |node| node.value);
@@ -212,7 +213,7 @@ impl Translation<'_> {
                     .iter()
                     .enumerate()
                     .map(|(index, node)| Node {
-                        at: node.at.clone(),
+                        span: node.span.clone(),
                         value: self.translated_value(&format!("{field}[{index}]"), node, bare),
                     })
                     .collect(),
@@ -415,7 +416,7 @@ impl Translation<'_> {
                 Some(name) if node.text("source") == Some("remote") => {
                     self.note_left_out(&format!("{}.{name}", member.name), "it is a variable of another machine");
                 }
-                Some(name) => names.push(Node { at: node.at.clone(), value: Value::Text(name.to_owned()) }),
+                Some(name) => names.push(Node { span: node.span.clone(), value: Value::Text(name.to_owned()) }),
                 None => names.push(node.clone()),
             }
         }
@@ -465,14 +466,18 @@ impl Translation<'_> {
         };
         self.out.retain(|member| !matches!(&*member.name, "enabled" | "disabled"));
         let node = Node { at: at.clone(), value: Value::Bool(false) };
-        self.out.push(Member { name: "enabled".to_owned(), name_at: at.clone(), node });
+        self.out.push(Member { name: "enabled".to_owned(), name_span: at.clone(), node });
         self.texts.note(format!("`{setting}` disables this server"));
     }
 }
 
 /// Creates a member of Toolrack's format with the position of the other program's member.
 fn positioned_member(name: &str, member: &Member, value: Value) -> Member {
-    Member { name: name.to_owned(), name_at: member.name_at.clone(), node: Node { at: member.node.at.clone(), value } }
+    Member {
+        name: name.to_owned(),
+        name_span: member.name_span.clone(),
+        node: Node { span: member.node.span.clone(), value },
+    }
 }
 
 /// Returns whole seconds as a number and any other time in milliseconds: `30`, `"1500ms"`. `None` for less than a

@@ -84,10 +84,10 @@ fn hide(node: &Node, above: Context, replacements: &mut Replacements) {
                 }
             };
             if shown != *text {
-                replacements.push((node.at.clone(), Json::String(shown).to_string()));
+                replacements.push((node.span.clone(), Json::String(shown).to_string()));
             }
         }
-        Value::Number(_) if above == Context::Secret => replacements.push((node.at.clone(), HIDDEN.to_owned())),
+        Value::Number(_) if above == Context::Secret => replacements.push((node.span.clone(), HIDDEN.to_owned())),
         Value::List(nodes) if matches!(above, Context::Entry | Context::ServersOrEntry) => {
             hide_arguments(nodes, replacements)
         }
@@ -135,7 +135,7 @@ fn hide_arguments(nodes: &[Node], replacements: &mut Replacements) {
     let shown = mask::hide_in_arguments(texts.iter().map(|(_, text)| *text));
     for ((node, text), shown) in texts.into_iter().zip(shown) {
         if shown != text {
-            replacements.push((node.at.clone(), Json::String(shown).to_string()));
+            replacements.push((node.span.clone(), Json::String(shown).to_string()));
         }
     }
     nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Context::Entry, replacements));
@@ -147,15 +147,15 @@ fn collect_not_comments(node: &Node, text: &str, out: &mut Vec<Range<usize>>) {
     match &node.value {
         Value::List(nodes) => nodes.iter().for_each(|node| collect_not_comments(node, text, out)),
         Value::Map(members) => {
-            if text[node.at.clone()].starts_with('[') {
-                out.push(node.at.clone());
+            if text[node.span.clone()].starts_with('[') {
+                out.push(node.span.clone());
             }
             for member in members {
-                out.push(member.name_at.clone());
+                out.push(member.name_span.clone());
                 collect_not_comments(&member.node, text, out);
             }
         }
-        _ => out.push(node.at.clone()),
+        _ => out.push(node.span.clone()),
     }
 }
 

@@ -34,7 +34,7 @@ impl Audit {
         let mut report_invalid = |field: &str, expected: &str, node: &Node| {
             let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
             let hint = "until you correct it, the audit log keeps every row, and of arguments only their hashes";
-            problems.push(document.locate(problem.hint(hint), node.at.clone()));
+            problems.push(document.locate(problem.hint(hint), node.span.clone()));
         };
         if node.members().is_none() {
             report_invalid("audit", "a table", node);

@@ -44,7 +44,7 @@ impl Reader<'_> {
     fn report_invalid(&mut self, field: &str, expected: &str, node: &Node) {
         let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
         let hint = "until then, only public addresses are contacted, and only with https";
-        self.problems.push(self.document.locate(problem.hint(hint), node.at.clone()));
+        self.problems.push(self.document.locate(problem.hint(hint), node.span.clone()));
     }
 
     fn profile(&mut self, field: &str, node: &Node) -> Profile {

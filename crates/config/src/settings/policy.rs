@@ -79,7 +79,7 @@ impl PolicySection {
             } else {
                 let problem =
                     Problem::warning(format!("`{}` is ignored: from this file, only `[policy]` is read", member.name));
-                problems.push(document.locate(problem.field(&*member.name), member.name_at.clone()));
+                problems.push(document.locate(problem.field(&*member.name), member.name_span.clone()));
             }
         }
         (section, problems)
@@ -124,7 +124,7 @@ impl Reader<'_> {
     }
 
     fn error_must_be(&mut self, field: &str, expected: &str, node: &Node) {
-        self.error(field, format!("`policy.{field}` must be {expected}"), &node.at);
+        self.error(field, format!("`policy.{field}` must be {expected}"), &node.span);
     }
 
     /// Warns that the project's file cannot allow calls, and that this part of it has no effect.
@@ -142,14 +142,14 @@ impl Reader<'_> {
         if !is_known {
             let field = field_path(place, &member.name);
             let message = unknown_key(&format!("policy.{field}"), member, table);
-            self.error(&field, message, &member.name_at);
+            self.error(&field, message, &member.name_span);
         }
         is_known
     }
 
     fn read(&mut self, node: &Node) {
         let Some(members) = node.members() else {
-            return self.error("", "`policy` must be a table".to_owned(), &node.at);
+            return self.error("", "`policy` must be a table".to_owned(), &node.span);
         };
         for member in members {
             if !self.check_known(member, POLICY, "") {
@@ -162,7 +162,7 @@ impl Reader<'_> {
                 }
                 ("otherwise", _) => match member.node.as_text() {
                     Some("allow") if self.owner == FileOwner::Project => {
-                        self.warn_ignored("otherwise", &member.node.at)
+                        self.warn_ignored("otherwise", &member.node.span)
                     }
                     Some("allow") => self.section.otherwise = Some(DefaultEffect::Allow),
                     Some("confirm") => self.section.otherwise = Some(DefaultEffect::Confirm),
@@ -171,7 +171,7 @@ impl Reader<'_> {
                 },
                 ("allow_read_only", _) => match member.node.value {
                     Value::Bool(true) if self.owner == FileOwner::Project => {
-                        self.warn_ignored("allow_read_only", &member.node.at);
+                        self.warn_ignored("allow_read_only", &member.node.span);
                     }
                     Value::Bool(allow) => self.section.allow_read_only = Some(allow),
                     _ => self.error_must_be("allow_read_only", "`true` or `false`", &member.node),
@@ -185,10 +185,10 @@ impl Reader<'_> {
     fn add_rules(&mut self, rules: Vec<Rule>, field: &str, member: &Member) {
         let allows = rules.first().is_some_and(|rule| rule.effect() == Effect::Allow);
         if allows && self.owner == FileOwner::Project {
-            return self.warn_ignored(field, &member.name_at);
+            return self.warn_ignored(field, &member.name_span);
         }
         if self.section.rules.len() + rules.len() > MAX_RULES {
-            return self.error(field, format!("there are more than {MAX_RULES} rules"), &member.name_at);
+            return self.error(field, format!("there are more than {MAX_RULES} rules"), &member.name_span);
         }
         self.section.rules.extend(rules);
     }
@@ -197,12 +197,12 @@ impl Reader<'_> {
     fn read_rules(&mut self, list: &Node) {
         let Value::List(nodes) = &list.value else {
             let message = "`policy.rules` must be a list: write `[[policy.rules]]` above each rule";
-            return self.error("rules", message.to_owned(), &list.at);
+            return self.error("rules", message.to_owned(), &list.span);
         };
         for (number, node) in nodes.iter().enumerate() {
             let place = format!("rules[{number}]");
             let Some(members) = node.members() else {
-                self.error(&place, "a rule must be a table".to_owned(), &node.at);
+                self.error(&place, "a rule must be a table".to_owned(), &node.span);
                 continue;
             };
             // `count` instead of `any`, so that every unknown key is reported.
@@ -213,7 +213,7 @@ impl Reader<'_> {
             let (Some((effect, member)), None) = (effects.next(), effects.next()) else {
                 let message =
                     "a rule needs exactly one of `allow`, `confirm` and `deny`, with the tools that it applies to";
-                self.error(&place, message.to_owned(), &node.at);
+                self.error(&place, message.to_owned(), &node.span);
                 continue;
             };
             let field = field_path(&place, &member.name);
@@ -244,9 +244,9 @@ impl Reader<'_> {
     /// it is valid, and means no rules.
     fn texts(&mut self, field: &str, node: &Node) -> Vec<(String, Range<usize>)> {
         let texts = match &node.value {
-            Value::Text(text) => vec![(text.clone(), node.at.clone())],
+            Value::Text(text) => vec![(text.clone(), node.span.clone())],
             Value::List(items) => {
-                let texts = items.iter().map(|item| Some((item.as_text()?.to_owned(), item.at.clone())));
+                let texts = items.iter().map(|item| Some((item.as_text()?.to_owned(), item.span.clone())));
                 texts.collect::<Option<Vec<_>>>().unwrap_or_default()
             }
             _ => Vec::new(),
@@ -289,7 +289,7 @@ impl Reader<'_> {
                 match condition {
                     Ok(condition) => rule = rule.argument(condition),
                     Err(error) => {
-                        self.error(&field, error.to_string(), &member.node.at);
+                        self.error(&field, error.to_string(), &member.node.span);
                         return None;
                     }
                 }
@@ -332,7 +332,7 @@ impl Reader<'_> {
         match add_globs(rule, &globs) {
             Ok(rule) => Some(rule),
             Err(error) => {
-                self.error(&field, error.to_string(), &member.node.at);
+                self.error(&field, error.to_string(), &member.node.span);
                 None
             }
         }

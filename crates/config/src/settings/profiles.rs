@@ -29,7 +29,7 @@ pub(super) fn read(document: &Document, node: &Node) -> (ToolProfiles, Vec<Probl
         let problems_before = reader.problems.len();
         let Some(name) = reader.name(node) else { continue };
         if profiles.contains_key(&*name) {
-            reader.error("profiles.name", format!("two profiles have the name `{name}`"), &node.at);
+            reader.error("profiles.name", format!("two profiles have the name `{name}`"), &node.span);
         }
         let mut profile = reader.profile(node);
         if reader.problems.len() > problems_before {
@@ -55,7 +55,7 @@ impl Reader<'_> {
 
     /// Adds the error that `field`, which is at `node`, must be `expected`.
     fn must_be(&mut self, field: &str, expected: &str, node: &Node) {
-        self.error(field, format!("`{field}` must be {expected}"), &node.at);
+        self.error(field, format!("`{field}` must be {expected}"), &node.span);
     }
 
     /// Returns the items of `node`, a list of at most [`MAX_TABLES`]. For any other value, adds an error and returns no
@@ -79,7 +79,7 @@ impl Reader<'_> {
         let Some(members) = node.members() else { return self.must_be(table.title, "a table", node) };
         for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
             let field = format!("{}.{}", table.title, member.name);
-            self.error(&field, unknown_key(&field, member, table), &member.name_at);
+            self.error(&field, unknown_key(&field, member, table), &member.name_span);
         }
     }
 
@@ -87,7 +87,7 @@ impl Reader<'_> {
     fn name(&mut self, profile: &Node) -> Option<Arc<str>> {
         let expected = "1 to 64 letters, digits, `-` and `_`";
         match profile.get("name") {
-            None => self.error("profiles.name", "a profile must have a `name`".to_owned(), &profile.at),
+            None => self.error("profiles.name", "a profile must have a `name`".to_owned(), &profile.span),
             Some(member) => match member.node.as_text().filter(|name| ToolProfile::is_name(name)) {
                 Some(name) => return Some(Arc::from(name)),
                 None => self.must_be("profiles.name", expected, &member.node),
@@ -135,7 +135,7 @@ impl Reader<'_> {
                 Ok(quota) => quotas.add(quota),
                 Err(error) => {
                     let field = format!("{}.{}", PROFILE_LIMITS.title, member.name);
-                    self.error(&field, error.to_string(), &member.node.at);
+                    self.error(&field, error.to_string(), &member.node.span);
                 }
             }
         }
@@ -162,9 +162,9 @@ impl Reader<'_> {
             shown.name = member.node.as_text().filter(|name| ToolProfile::is_name(name)).map(ToOwned::to_owned);
             match &shown.name {
                 None => self.must_be("profiles.show.name", "1 to 64 letters, digits, `-` and `_`", &member.node),
-                Some(name) if names.insert(name.clone(), member.node.at.clone()).is_some() => {
+                Some(name) if names.insert(name.clone(), member.node.span.clone()).is_some() => {
                     let message = format!("two tools of the profile are shown as `{name}`");
-                    self.error("profiles.show.name", message, &member.node.at);
+                    self.error("profiles.show.name", message, &member.node.span);
                 }
                 Some(_) => {}
             }
@@ -191,7 +191,7 @@ impl Reader<'_> {
         for item in written {
             match item.as_text().map(str::parse::<Pattern>) {
                 Some(Ok(pattern)) => patterns.push(pattern),
-                Some(Err(error)) => self.error(&field, error.to_string(), &item.at),
+                Some(Err(error)) => self.error(&field, error.to_string(), &item.span),
                 None => self.must_be(&field, "a pattern of tools such as `server/read_*`, or a list of patterns", item),
             }
         }

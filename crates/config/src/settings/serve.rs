@@ -34,7 +34,7 @@ impl ServeSettings {
         let mut problems = Vec::new();
         let mut report_invalid = |field: &str, expected: &str, node: &Node| {
             let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
-            problems.push(document.locate(problem.hint("until then, the default applies"), node.at.clone()));
+            problems.push(document.locate(problem.hint("until then, the default applies"), node.span.clone()));
         };
         if node.members().is_none() {
             report_invalid("serve", "a table", node);

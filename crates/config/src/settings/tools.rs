@@ -45,7 +45,7 @@ impl ToolSettings {
         let mut problems = Vec::new();
         let mut add_error = |field: &str, message: String, node: &Node| {
             let problem = Problem::error(message).field(field).hint("until then, the default applies");
-            problems.push(document.locate(problem, node.at.clone()));
+            problems.push(document.locate(problem, node.span.clone()));
         };
         if node.members().is_none() {
             add_error(table_path, format!("`{table_path}` must be a table"), node);
