@@ -21,7 +21,7 @@ use crate::{
 /// The names of files, each of which selects a dialect.
 const FILES: &[&str] = &["mcp.json", "toolrack.toml", "opencode.json", "config.toml"];
 
-/// The text that no output may contain.
+/// A part of each secret in the tests. No output may contain it.
 const CANARY: &str = "cAnArY7";
 
 /// Splits `data`: the first byte chooses one of `choices`, and the rest is text.
@@ -121,8 +121,8 @@ fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
         ),
     ];
     let codex = edit::toml_of(&json!({ "mcp_servers": { server: entry } }));
-    let ours = edit::toml_of(&json!({ "defaults": { "mcp": [entry] } }));
-    for text in codex.into_iter().chain(ours) {
+    let toolrack = edit::toml_of(&json!({ "defaults": { "mcp": [entry] } }));
+    for text in codex.into_iter().chain(toolrack) {
         files.push(("config.toml", with_comment("#", &text)));
         files.push(("config.toml", text));
     }
@@ -141,6 +141,7 @@ fn is_secret(text: &str) -> bool {
     })
 }
 
+/// Checks that `shown`, an output, does not contain the canary.
 fn assert_hidden(shown: &str) {
     assert!(!shown.contains(CANARY), "{shown}");
 }
@@ -163,6 +164,7 @@ pub fn placeholders(data: &[u8]) {
     }
 }
 
+/// Checks that `shown`, an output, has no control characters except line breaks.
 fn assert_printable(shown: &str) {
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
 }

@@ -64,7 +64,7 @@ fn is_vs_code_sandbox(members: &[Member]) -> bool {
     !members.is_empty() && members.iter().all(|member| matches!(&*member.name, "filesystem" | "network"))
 }
 
-/// Reads the object `limits`: `read` takes the fields that it knows, and all others are reported as errors.
+/// Reads the object `limits`. `read` takes the fields that it knows; every other field is an error.
 pub(super) fn limits(
     fields: &mut Fields<'_, '_, '_>,
     table: &'static Table,

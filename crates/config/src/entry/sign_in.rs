@@ -12,10 +12,10 @@ use crate::{
     rows::{IDP, OAUTH},
 };
 
-/// The longest name of an account.
+/// The maximum number of characters in the name of an account.
 const MAX_ACCOUNT: usize = 64;
 
-/// The grants, as RFCs and entries call them.
+/// The words for the OAuth grants (the ways to get a token) in entries. One grant can have several words.
 const GRANTS: [(&str, Grant); 6] = [
     ("authorization_code", Grant::AuthorizationCode),
     ("client_credentials", Grant::ClientCredentials),
@@ -25,9 +25,8 @@ const GRANTS: [(&str, Grant); 6] = [
     ("enterprise_managed", Grant::EnterpriseManaged),
 ];
 
-/// Reads `oauth = { client_id, client_secret, client_metadata_url, scopes, account, grant }`, and for programs without
-/// a user `private_key`, `key_id`, `assertion`, `idp`; `dpop` binds tokens to a key. Other programs write `clientId`,
-/// `scope` or `CLIENT_ID`, and Cursor calls the object `auth`.
+/// Reads the object `oauth`. Other programs write `clientId`, `scope` or `CLIENT_ID` in it, and Cursor calls the object
+/// `auth`; the names in the tables [`OAUTH`] and [`IDP`] cover these.
 pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     let mut oauth = OAuth::default();
     let Some(field) = fields.take("oauth") else {
@@ -71,7 +70,7 @@ fn warn_of_unknown_fields(fields: &mut Fields<'_, '_, '_>, table_path: &str) {
     }
 }
 
-/// Returns the error of an entry that lacks a field which its grant requires, or has fields that exclude each other.
+/// Returns the error if a field is missing that the grant requires, or if two fields exclude each other.
 fn grant_error(oauth: &OAuth) -> Option<&'static str> {
     let has_both = |value: &TextOrFile| value.text.is_some() && value.file.is_some();
     if has_both(&oauth.private_key) || has_both(&oauth.assertion) {
@@ -156,11 +155,12 @@ fn account(fields: &mut Fields<'_, '_, '_>) -> Option<String> {
     report_invalid_account(fields, field)
 }
 
-/// Returns whether `name` is valid for an account: 1 to 64 letters, digits and `_`, `.`, `-`, `@`, `+`.
+/// Returns whether `name` is valid for an account: 1 to 64 letters and digits of any script, and `_`, `.`, `-`, `@`,
+/// `+`.
 #[must_use]
 pub fn is_account_name(name: &str) -> bool {
-    let fits = |c: char| c.is_alphanumeric() || "_.-@+".contains(c);
-    !name.is_empty() && name.chars().count() <= MAX_ACCOUNT && name.chars().all(fits)
+    let is_allowed = |c: char| c.is_alphanumeric() || "_.-@+".contains(c);
+    !name.is_empty() && name.chars().count() <= MAX_ACCOUNT && name.chars().all(is_allowed)
 }
 
 fn report_invalid_account(fields: &mut Fields<'_, '_, '_>, field: Field<'_>) -> Option<String> {

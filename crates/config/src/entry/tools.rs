@@ -7,7 +7,7 @@ use toolrack_host::ToolFilter;
 use super::fields::{Field, Fields};
 use crate::{node::Value, problem::Problem, rows::TOOL_LISTS};
 
-/// Both lists while they are collected.
+/// The names and patterns of allowed and of denied tools, collected from all fields.
 #[derive(Default)]
 struct ToolLists {
     allow: Vec<String>,
@@ -62,12 +62,13 @@ fn read_lists(fields: &mut Fields<'_, '_, '_>, lists: &mut ToolLists) {
         lists.add_denied(fields, field);
     }
     for (_, field) in fields.take_rest() {
-        let place = format!("tools.{}", field.name);
-        let problem = Problem::error(format!("`{place}` is not a known field"));
-        fields.report().add(problem.field(place).hint("`tools` has `allow` and `deny`"), field.name_span);
+        let path = format!("tools.{}", field.name);
+        let problem = Problem::error(format!("`{path}` is not a known field"));
+        fields.report().add(problem.field(path).hint("`tools` has `allow` and `deny`"), field.name_span);
     }
 }
 
+/// Reads a list of names and patterns. After an error, it is empty.
 fn globs<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> Vec<String> {
     let globs: Vec<String> = fields.texts(field).into_iter().map(|item| item.value).collect();
     match ToolFilter::new(&globs, &[]) {

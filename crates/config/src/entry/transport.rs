@@ -38,8 +38,8 @@ impl TransportKind {
     }
 }
 
-/// Returns the type of the server: as `type` says, or else by the presence of `command`, `container` or `url`. Reports
-/// an error and returns `None` if that gives no single type.
+/// Returns the type of the server: as `type` says, or else by the presence of `command`, `container` or `url`. If that
+/// gives no type or two of them, reports an error and returns `None`.
 pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Option<TransportKind> {
     if let Some(field) = fields.take("type") {
         let word = fields.text(field)?;
@@ -193,7 +193,7 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
     Some(Stdio { command, args: words, ..Stdio::default() })
 }
 
-/// Reads a program and its arguments from one list; without arguments (`None`) after an error.
+/// Reads a program and its arguments from one list. After an error, returns no arguments (`None`).
 fn listed_command<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> (String, Option<Vec<Item<'m>>>) {
     let mut items = fields.texts(field);
     if items.first().is_none_or(|item| item.value.trim().is_empty()) {
@@ -206,8 +206,8 @@ fn listed_command<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> (Str
     (command.value, Some(items))
 }
 
-/// Reads a text that must exist and not be empty. After an error, the text is empty or unusable, but the reader goes
-/// on, so that the user sees all errors of an entry at once.
+/// Reads a text that is required and must not be empty. After an error, returns a text anyway, so that the reader goes
+/// on and the user sees all errors of an entry at once.
 fn required_text(
     fields: &mut Fields<'_, '_, '_>,
     field: Option<Field<'_>>,
@@ -260,16 +260,16 @@ fn cwd(fields: &mut Fields<'_, '_, '_>) -> Option<PathBuf> {
     Some(item.value.into())
 }
 
-/// Reads `inherit_env`, and `env_vars`, Codex's list of names, which are inherited in addition. Warns if they cannot
-/// be, because `inherit_env` is `none`.
+/// Reads `inherit_env`, and Codex's `env_vars`, a list of further variables to inherit. Warns if `inherit_env` is
+/// `none`, because the server then inherits none of them.
 fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
     let env_vars = fields.take("env_vars");
     let env_vars: Vec<String> =
         env_vars.map(|field| fields.texts(field)).into_iter().flatten().map(|item| item.value).collect();
-    let safe_with = |names: Vec<String>| if names.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(names) };
-    let Some(field) = fields.take("inherit_env") else { return safe_with(env_vars) };
+    let safe_and = |names: Vec<String>| if names.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(names) };
+    let Some(field) = fields.take("inherit_env") else { return safe_and(env_vars) };
     match &field.node.value {
-        Value::Text(word) if word == "safe" => safe_with(env_vars),
+        Value::Text(word) if word == "safe" => safe_and(env_vars),
         Value::Text(word) if word == "all" => InheritEnv::All,
         Value::Text(word) if word == "none" => {
             if !env_vars.is_empty() {
@@ -355,7 +355,7 @@ fn warn_of_secret(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     }
 }
 
-/// Checks that the placeholders of a text are well-formed, without looking up their values.
+/// Reports malformed placeholders in a text, and those of opencode. Looks up no values.
 pub(super) fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     if let Err(error) = placeholder::check(&item.value) {
         let problem = Problem::error(format!("`{}`: {error}", item.name)).field(&item.name);
@@ -369,13 +369,13 @@ pub(super) fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
 
 /// Warns of characters that were probably pasted by mistake: white space at the ends, and invisible characters.
 fn warn_of_white_space(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
-    let defect = if item.value.trim() != item.value {
+    let flaw = if item.value.trim() != item.value {
         "begins or ends with white space"
     } else if item.value.lines().any(|line| text::for_line(line) != line) {
         "holds characters that cannot be seen"
     } else {
         return;
     };
-    let problem = Problem::warning(format!("`{}` {defect}", item.name)).field(&item.name);
+    let problem = Problem::warning(format!("`{}` {flaw}", item.name)).field(&item.name);
     fields.report().add(problem.hint("it is used unchanged"), item.span);
 }

@@ -13,7 +13,7 @@ use crate::{
     rows::{ENTRY, IDP, OAUTH, Table},
 };
 
-/// The longest name of a secret, in bytes.
+/// The maximum number of bytes in the name of a secret.
 const MAX_NAME: usize = 64;
 
 /// The fields in which secrets are looked for, in this order.
@@ -25,9 +25,12 @@ const OAUTH_SECRETS: &[&str] = &["client_secret", "private_key", "assertion"];
 /// Takes the name of a field and a secret in it, and returns the placeholder for the secret.
 type Store<'s> = dyn FnMut(&str, String) -> String + 's;
 
-/// Replaces each literal secret of `entry` by the placeholder that `store` returns. Secrets are the values of variables,
-/// headers and options (such as `--api-key`) whose names mark them as secrets, passwords and secret parameters in
-/// addresses, tokens of well-known services, and the secrets of a sign-in.
+/// Replaces each literal secret of `entry` by the placeholder that `store` returns. These are secrets:
+///
+/// - values of variables, headers and options (such as `--api-key`) whose names mark them as secrets
+/// - passwords and secret parameters in addresses
+/// - tokens of well-known services
+/// - the secrets of a sign-in
 fn seal(entry: &mut Json, store: &mut Store<'_>) {
     for key in FIELDS {
         for value in fields_called(entry, ENTRY, key) {
@@ -56,8 +59,8 @@ fn fields_called<'j>(object: &'j mut Json, table: &'static Table, key: &str) -> 
 fn seal_named_values(values: &mut Json, store: &mut Store<'_>) {
     for (name, value) in values.as_object_mut().into_iter().flatten() {
         if let Json::String(text) = value {
-            let whole = sealed_value(name, text, store);
-            *text = whole.unwrap_or_else(|| sealed_parts(name, text, BareName::Placeholder, store));
+            let sealed = sealed_value(name, text, store);
+            *text = sealed.unwrap_or_else(|| sealed_parts(name, text, BareName::Placeholder, store));
         }
     }
 }
@@ -98,8 +101,8 @@ pub struct Sealed {
 
 /// A secret of a new entry, on its way into the store.
 pub struct SealedSecret {
-    /// The name of its variable, header or field in the entry, such as `API_TOKEN` or `url`; `argument` for one among the
-    /// arguments.
+    /// The name of its variable, header or field in the entry, such as `API_TOKEN` or `url`; `argument` for one among
+    /// the arguments.
     pub field: String,
     /// The name under which it is stored.
     pub name: String,
@@ -127,7 +130,7 @@ impl Sealed {
         let is_free = |name: &str| {
             !used_names.iter().any(|known| known == name) && self.secrets.iter().all(|secret| secret.name != name)
         };
-        let numbered = |number: u32| {
+        let numbered_name = |number: u32| {
             let suffix = format!("-{number}");
             format!("{}{suffix}", &proposed[..proposed.len().min(MAX_NAME - suffix.len())])
         };
@@ -135,7 +138,7 @@ impl Sealed {
             proposed.clone()
         } else {
             // Some number is always free.
-            (2..).map(numbered).find(|name| is_free(name)).unwrap_or(proposed.clone())
+            (2..).map(numbered_name).find(|name| is_free(name)).unwrap_or(proposed.clone())
         };
         let placeholder = format!("${{secret:{name}}}");
         self.secrets.push(SealedSecret { field: field.to_owned(), name, value });
@@ -163,25 +166,25 @@ impl Sealed {
 /// Returns whether `entry` has literal secrets.
 #[must_use]
 pub fn has_secrets(entry: &Json) -> bool {
-    let mut has_some = false;
+    let mut has_secret = false;
     seal(&mut entry.clone(), &mut |_, value| {
-        has_some = true;
+        has_secret = true;
         value
     });
-    has_some
+    has_secret
 }
 
 /// Returns a name such as `github.API_TOKEN`, with only the characters that the name of a secret may have.
 fn default_name(server: &str, field: &str) -> String {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '-' };
-    let name: String = format!("{server}.{field}").chars().map(allowed).collect();
+    let to_allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '-' };
+    let name: String = format!("{server}.{field}").chars().map(to_allowed).collect();
     let name = name.trim_start_matches(['.', '-']);
     let name = &name[..name.len().min(MAX_NAME)];
     if is_stored_secret_name(name) { name.to_owned() } else { "secret".to_owned() }
 }
 
-/// Returns `text`, the value of the variable or header `name`, with its secret replaced by a placeholder; `None` if it
-/// is not a secret as a whole.
+/// Returns `text`, the value of the variable or header `name`, replaced by a placeholder except for an authentication
+/// scheme before it. `None` if the value as a whole is not a secret.
 fn sealed_value(name: &str, text: &str, store: &mut Store<'_>) -> Option<String> {
     let (scheme, rest) = mask::split_scheme(text);
     let value = literal_text(rest, BareName::Placeholder)?;
@@ -213,8 +216,8 @@ fn with_sealed_spans(
     out + &text[copied..]
 }
 
-/// Returns the text without escapes; `None` if it contains a placeholder, is empty, or is the `***` of a value that was
-/// hidden, which an edit refuses.
+/// Returns the text without escapes. `None` if it contains a placeholder, is empty, or is `***`: that stands for a
+/// hidden value, and must stay so that the edit refuses it.
 fn literal_text(text: &str, bare: BareName) -> Option<String> {
     let pieces = pieces(text, bare).ok()?.into_iter();
     let text: String =
