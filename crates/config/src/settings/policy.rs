@@ -28,7 +28,7 @@ pub(crate) struct PolicySection {
     rules: Vec<Rule>,
     allow_read_only: Option<bool>,
     otherwise: Option<DefaultEffect>,
-    /// The reason why the rules of the file cannot be known; then no call runs.
+    /// The reason why the rules of the file are unknown, if they are. No call runs then.
     broken_reason: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl PolicySection {
         (section, problems)
     }
 
-    /// Returns the section for a file that cannot be read: it might forbid any call, so no call runs.
+    /// Returns the section for a file that cannot be read. The file may forbid any call, so the section forbids all.
     pub(crate) fn unreadable() -> Self {
         Self { broken_reason: Some("toolrack.toml cannot be read, and may forbid it".to_owned()), ..Self::default() }
     }
@@ -113,30 +113,31 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reports an error in `policy.FIELD`, at the bytes `at` of the file.
-    fn error(&mut self, field: &str, message: String, at: &Range<usize>) {
+    /// Reports an error in `policy.FIELD`, at the bytes `span` of the file.
+    fn error(&mut self, field: &str, message: String, span: &Range<usize>) {
         let hint = match self.owner {
             FileOwner::User => "until it is correct, no tool runs: the rules could forbid any",
             FileOwner::Project => "until it is correct, no tool runs in this project: the rules could forbid any",
         };
         let problem = Problem::error(message).field(field_path("policy", field)).hint(hint);
-        self.problems.push(self.document.locate(problem, at.clone()));
+        self.problems.push(self.document.locate(problem, span.clone()));
     }
 
-    fn error_must_be(&mut self, field: &str, expected: &str, node: &Node) {
+    /// Reports that the value of `policy.FIELD`, which is `node`, must be `expected`.
+    fn report_invalid(&mut self, field: &str, expected: &str, node: &Node) {
         self.error(field, format!("`policy.{field}` must be {expected}"), &node.span);
     }
 
     /// Warns that the project's file cannot allow calls, and that this part of it has no effect.
-    fn warn_ignored(&mut self, field: &str, at: &Range<usize>) {
+    fn warn_ignored(&mut self, field: &str, span: &Range<usize>) {
         let problem =
             Problem::warning("a project can forbid calls or require approval for them, but cannot allow them");
         let problem = problem.field(format!("policy.{field}")).hint("allow it in your own toolrack.toml");
-        self.problems.push(self.document.locate(problem, at.clone()));
+        self.problems.push(self.document.locate(problem, span.clone()));
     }
 
-    /// Returns whether `table` has the key of `member`, and reports an error if not. This is an error and not a
-    /// warning: if a rule lost a condition because its key is misspelt, the rule would match more calls than intended.
+    /// Returns whether `table` has the key of `member`. If not, reports an error: without a condition whose key is
+    /// misspelt, a rule would match more calls than intended.
     fn check_known(&mut self, member: &Member, table: &Table, place: &str) -> bool {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
@@ -167,14 +168,14 @@ impl Reader<'_> {
                     Some("allow") => self.section.otherwise = Some(DefaultEffect::Allow),
                     Some("confirm") => self.section.otherwise = Some(DefaultEffect::Confirm),
                     Some("deny") => self.section.otherwise = Some(DefaultEffect::Deny),
-                    _ => self.error_must_be("otherwise", &POLICY.words("otherwise"), &member.node),
+                    _ => self.report_invalid("otherwise", &POLICY.words("otherwise"), &member.node),
                 },
                 ("allow_read_only", _) => match member.node.value {
                     Value::Bool(true) if self.owner == FileOwner::Project => {
                         self.warn_ignored("allow_read_only", &member.node.span);
                     }
                     Value::Bool(allow) => self.section.allow_read_only = Some(allow),
-                    _ => self.error_must_be("allow_read_only", "`true` or `false`", &member.node),
+                    _ => self.report_invalid("allow_read_only", "`true` or `false`", &member.node),
                 },
                 _ => self.read_rules(&member.node),
             }
@@ -226,22 +227,22 @@ impl Reader<'_> {
     /// Returns a rule for each pattern of `node`.
     fn patterns(&mut self, field: &str, effect: Effect, node: &Node) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for (written, at) in self.texts(field, node) {
-            match written.parse::<Pattern>() {
+        for (text, span) in self.texts(field, node) {
+            match text.parse::<Pattern>() {
                 Ok(pattern) => {
                     let path = self.document.path.clone().unwrap_or_default();
-                    let line = self.document.line_of(at.start).unwrap_or(1);
+                    let line = self.document.line_of(span.start).unwrap_or(1);
                     rules.push(Rule::new(effect, pattern).written_in(Origin { path, line }));
                 }
-                Err(error) => self.error(field, error.to_string(), &at),
+                Err(error) => self.error(field, error.to_string(), &span),
             }
         }
         rules
     }
 
-    /// Reads a text, or a list of texts, each with its position. An empty list is an error, because a rule without its
-    /// condition would match more calls than intended. Only in `allow`, `confirm` and `deny` directly below `[policy]`
-    /// it is valid, and means no rules.
+    /// Reads a text, or a list of texts, each with its position. Directly below `[policy]`, an empty list in `allow`,
+    /// `confirm` or `deny` means no rules. Any other empty list is an error, because a rule without its condition would
+    /// match more calls than intended.
     fn texts(&mut self, field: &str, node: &Node) -> Vec<(String, Range<usize>)> {
         let texts = match &node.value {
             Value::Text(text) => vec![(text.clone(), node.span.clone())],
@@ -254,12 +255,13 @@ impl Reader<'_> {
         // In a rule of `[[policy.rules]]`, the field has a prefix such as `rules[0].`.
         let may_be_empty = field == "allow" || field == "confirm" || field == "deny";
         if texts.is_empty() && !(may_be_empty && matches!(&node.value, Value::List(items) if items.is_empty())) {
-            self.error_must_be(field, "text, or a list of texts", node);
+            self.report_invalid(field, "text, or a list of texts", node);
         }
         texts
     }
 
-    /// Returns `rule` with the conditions of its table. Reports an invalid condition, and returns `None`.
+    /// Returns `rule` with the conditions of its table `node`; `None` after an error, which it reports. `place` is the
+    /// path of the table, such as `rules[0]`.
     fn with_conditions(&mut self, rule: Rule, place: &str, node: &Node) -> Option<Rule> {
         let rule = self.with_globs(rule, (place, "agent"), node, Rule::agents)?;
         let rule = self.with_globs(rule, (place, "tenant"), node, Rule::tenants)?;
@@ -267,7 +269,7 @@ impl Reader<'_> {
         let mut rule = self.with_globs(rule, (place, "client"), node, Rule::clients)?;
         if let Some(arguments) = node.get("arguments") {
             let Some(members) = arguments.node.members().filter(|members| !members.is_empty()) else {
-                self.error_must_be(
+                self.report_invalid(
                     &field_path(place, "arguments"),
                     "a table of arguments, each with the pattern that it must match",
                     &arguments.node,
@@ -282,7 +284,7 @@ impl Reader<'_> {
                         ArgumentRule::regex(&member.name, regex)
                     }
                     _ => {
-                        self.error_must_be(&field, "a glob, or `{ regex = \"…\" }`", &member.node);
+                        self.report_invalid(&field, "a glob, or `{ regex = \"…\" }`", &member.node);
                         return None;
                     }
                 };
@@ -300,7 +302,7 @@ impl Reader<'_> {
             None => Some(None),
             Some(Node { value: Value::Bool(value), .. }) => Some(Some(*value)),
             Some(other) => {
-                self.error_must_be(&field_path(place, name), "`true` or `false`", other);
+                self.report_invalid(&field_path(place, name), "`true` or `false`", other);
                 None
             }
         };
@@ -313,8 +315,8 @@ impl Reader<'_> {
         Some(rule.hints(hints))
     }
 
-    /// Returns `rule` with the globs of its condition `name`, which `add_globs` adds. Reports an invalid condition, and
-    /// returns `None`.
+    /// Returns `rule` with the globs of its condition `name`, which `add_globs` adds; `None` after an error, which it
+    /// reports.
     fn with_globs(
         &mut self,
         rule: Rule,
@@ -339,7 +341,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the path of the field `name` of `place`, where an empty text stands for the place itself.
+/// Returns the path of the field `name` in `place`. Without a name, returns `place`; without a place, `name`.
 fn field_path(place: &str, name: &str) -> String {
     match (place, name) {
         (place, "") => place.to_owned(),
