@@ -155,9 +155,9 @@ fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
 fn check_replay(answer: Message) {
     let results: Vec<_> = answer.calls().iter().map(|call| Message::tool_result(&*call.id, "done")).collect();
     let conversation: Vec<_> = [Message::new(Role::User, "hello"), answer].into_iter().chain(results).collect();
-    let streamed = true;
+    let is_streamed = true;
     for wire in Wire::ALL {
-        let body = adapter(wire).body(&Request::new(&conversation), streamed);
+        let body = adapter(wire).body(&Request::new(&conversation), is_streamed);
         let body: Result<Value, _> = serde_json::from_slice(&body);
         assert!(body.is_ok_and(|body| body.is_object()), "the body for {wire} is JSON");
     }
@@ -254,8 +254,8 @@ mod tests {
             let mut errors = 0;
             for at in 0..bytes.len() {
                 let (before, after) = bytes.split_at(at);
-                let (streamed, reply) = stream(&*adapter, wire, [before]);
-                assert!(deltas.starts_with(&streamed), "{wire} {at}: streamed deltas stay");
+                let (is_streamed, reply) = stream(&*adapter, wire, [before]);
+                assert!(deltas.starts_with(&is_streamed), "{wire} {at}: streamed deltas stay");
                 match reply {
                     Ok(reply) => assert_eq!(reply.message, full.message, "{wire} {at}"),
                     Err(DecodeError::Invalid(ModelErrorKind::Cut { .. })) => errors += 1,
