@@ -427,8 +427,7 @@ impl StreamedAnswer {
                 Stage::Failed(failed_attempt) => {
                     let failed_attempt = failed_attempt.take();
                     return self.retry(
-                        failed_attempt
-                            .unwrap_or_else(|| ModelErrorKind::Cut { why: "it failed".into() }.into()),
+                        failed_attempt.unwrap_or_else(|| ModelErrorKind::Cut { why: "it failed".into() }.into()),
                     );
                 }
                 Stage::Ended => return self.reader.finish().map(|reply| Delta::Done(Box::new(reply))),
