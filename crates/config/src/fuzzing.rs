@@ -152,8 +152,8 @@ pub fn placeholders(data: &[u8]) {
     let lookup = |(Reference::Variable(name) | Reference::Secret(name) | Reference::UserValue(name)): Reference<'_>| {
         Ok(name.len().is_multiple_of(2).then(|| name.to_owned()))
     };
-    for bare in [BareName::Placeholder, BareName::Literal] {
-        let expanded = placeholder::expand(&text, bare, &lookup);
+    for bare_name in [BareName::Placeholder, BareName::Literal] {
+        let expanded = placeholder::expand(&text, bare_name, &lookup);
         if !text.contains('$') {
             assert_eq!(expanded.as_deref(), Ok(&*text));
         }

@@ -425,8 +425,8 @@ impl Values {
     }
 
     /// Returns `text`, the value of `field`, with its placeholders replaced.
-    fn resolve(&self, field: &str, text: &str, bare: BareName) -> Result<String, ResolveError> {
-        expand(text, bare, &|reference| self.look_up(reference))
+    fn resolve(&self, field: &str, text: &str, bare_name: BareName) -> Result<String, ResolveError> {
+        expand(text, bare_name, &|reference| self.look_up(reference))
             .map_err(|error| ResolveError::new(format!("`{field}`: {error}; {}", error.hint())))
     }
 

@@ -28,9 +28,9 @@ pub(crate) fn split_scheme(text: &str) -> (&str, &str) {
 }
 
 /// Returns `text` with everything hidden except its placeholders and an authentication scheme before them.
-pub(crate) fn hide_literals(text: &str, bare: BareName) -> String {
+pub(crate) fn hide_literals(text: &str, bare_name: BareName) -> String {
     let (scheme, rest) = split_scheme(text);
-    let Ok(pieces) = pieces(rest, bare) else {
+    let Ok(pieces) = pieces(rest, bare_name) else {
         return format!("{scheme}{HIDDEN}");
     };
     let mut out = scheme.to_owned();

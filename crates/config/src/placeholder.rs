@@ -104,14 +104,14 @@ pub(crate) fn name_length(text: &str) -> usize {
 }
 
 /// Splits `text` into literal text and placeholders. A `${` without its `}` is an error.
-pub(crate) fn pieces(text: &str, bare: BareName) -> Result<Vec<Piece<'_>>, TemplateError> {
+pub(crate) fn pieces(text: &str, bare_name: BareName) -> Result<Vec<Piece<'_>>, TemplateError> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(dollar) = rest.find('$') {
         if dollar > 0 {
             pieces.push(Piece::Literal(&rest[..dollar]));
         }
-        let (piece, length) = piece(&rest[dollar..], bare)?;
+        let (piece, length) = piece(&rest[dollar..], bare_name)?;
         pieces.push(piece);
         rest = &rest[dollar + length..];
     }
@@ -122,7 +122,7 @@ pub(crate) fn pieces(text: &str, bare: BareName) -> Result<Vec<Piece<'_>>, Templ
 }
 
 /// Returns the piece that begins with the `$` at the beginning of `text`, and its length.
-fn piece(text: &str, bare: BareName) -> Result<(Piece<'_>, usize), TemplateError> {
+fn piece(text: &str, bare_name: BareName) -> Result<(Piece<'_>, usize), TemplateError> {
     let after_dollar = &text[1..];
     if after_dollar.starts_with('$') {
         return Ok((Piece::Literal(&text[..1]), 2));
@@ -132,7 +132,7 @@ fn piece(text: &str, bare: BareName) -> Result<(Piece<'_>, usize), TemplateError
         let piece = braced_placeholder(&text[2..length - 1]).unwrap_or(Piece::Literal(&text[..length]));
         return Ok((piece, length));
     }
-    if bare == BareName::Placeholder {
+    if bare_name == BareName::Placeholder {
         let prefix_length = if after_dollar.starts_with("env:") { "env:".len() } else { 0 };
         let name = &after_dollar[prefix_length..][..name_length(&after_dollar[prefix_length..])];
         if !name.is_empty() {
@@ -256,25 +256,25 @@ pub(crate) enum Reference<'a> {
 /// not set. An inserted value is not searched for placeholders.
 pub(crate) fn expand(
     text: &str,
-    bare: BareName,
+    bare_name: BareName,
     lookup: &impl Fn(Reference<'_>) -> Result<Option<String>, TemplateError>,
 ) -> Result<String, TemplateError> {
     let mut out = String::with_capacity(text.len());
-    expand_into(&mut out, text, bare, lookup, 0)?;
+    expand_into(&mut out, text, bare_name, lookup, 0)?;
     Ok(out)
 }
 
 fn expand_into(
     out: &mut String,
     text: &str,
-    bare: BareName,
+    bare_name: BareName,
     lookup: &impl Fn(Reference<'_>) -> Result<Option<String>, TemplateError>,
     depth: usize,
 ) -> Result<(), TemplateError> {
     if depth > MAX_DEPTH {
         return Err(TemplateError::TooDeep);
     }
-    for piece in pieces(text, bare)? {
+    for piece in pieces(text, bare_name)? {
         match piece {
             Piece::Literal(text) => out.push_str(text),
             Piece::Secret(name) => match lookup(Reference::Secret(name))? {
@@ -293,7 +293,7 @@ fn expand_into(
             Piece::Variable { name, default: Some(default) } => {
                 match lookup(Reference::Variable(name))?.filter(|value| !value.is_empty()) {
                     Some(value) => out.push_str(&value),
-                    None => expand_into(out, default, bare, lookup, depth + 1)?,
+                    None => expand_into(out, default, bare_name, lookup, depth + 1)?,
                 }
             }
         }
@@ -310,8 +310,8 @@ mod tests {
 
     use super::*;
 
-    fn expanded(text: &str, bare: BareName) -> Result<String, TemplateError> {
-        expand(text, bare, &|reference| {
+    fn expanded(text: &str, bare_name: BareName) -> Result<String, TemplateError> {
+        expand(text, bare_name, &|reference| {
             Ok(match reference {
                 Reference::Variable("A") => Some("1".to_owned()),
                 Reference::Variable("EMPTY") => Some(String::new()),
@@ -351,8 +351,8 @@ mod tests {
             ("x${user:u}y", "x${secret:s}y"),
             ("${NO:-${user:u}}", "${secret:s}"),
         ] {
-            for bare in [BareName::Placeholder, BareName::Literal] {
-                assert_eq!(expanded(text, bare).as_deref(), Ok(value), "{text}");
+            for bare_name in [BareName::Placeholder, BareName::Literal] {
+                assert_eq!(expanded(text, bare_name).as_deref(), Ok(value), "{text}");
             }
         }
     }

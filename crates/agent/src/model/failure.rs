@@ -13,7 +13,7 @@ use super::{error::ModelErrorKind, settings::Key};
 
 /// The maximum size of a quote of a provider's words in an error, in bytes.
 const QUOTE_BYTES: usize = 600;
-/// A word that begins with this many first bytes of the key is hidden as if it were the key.
+/// The length of the prefix by which the key is found: a word that begins with this prefix of the key is hidden.
 const KEY_PREFIX_BYTES: usize = 8;
 /// A key with fewer bytes than this is not hidden, because it occurs in many unrelated words.
 const MIN_KEY_BYTES: usize = 4;

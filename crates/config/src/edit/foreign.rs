@@ -58,9 +58,9 @@ pub(super) fn for_opencode(entry: &Json, is_opencode_v2: bool) -> Translated {
 
 /// Returns `value` with its placeholders in opencode's form, `{env:NAME}`. It is an error if opencode has no such
 /// placeholder, for example for a variable with a default.
-fn opencode_placeholders(field: &str, value: &Json, bare: BareName) -> Translated {
+fn opencode_placeholders(field: &str, value: &Json, bare_name: BareName) -> Translated {
     each_text(value, &|text| {
-        let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
+        let pieces = pieces(text, bare_name).map_err(|_| field.to_owned())?;
         let translated = pieces.into_iter().map(|piece| match piece {
             Piece::Literal(text) => Ok(text.to_owned()),
             Piece::Variable { name, default: None } => Ok(format!("{{env:{name}}}")),
@@ -158,9 +158,9 @@ fn merge(out: &mut Map<String, Json>, field: &str, addition: &Json) {
 }
 
 /// Returns `value` with each `$$` replaced by one dollar sign. It is an error if `value` has placeholders.
-fn without_placeholders(field: &str, value: &Json, bare: BareName) -> Translated {
+fn without_placeholders(field: &str, value: &Json, bare_name: BareName) -> Translated {
     each_text(value, &|text| {
-        let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
+        let pieces = pieces(text, bare_name).map_err(|_| field.to_owned())?;
         let translated = pieces.into_iter().map(|piece| match piece {
             Piece::Literal(text) => Ok(text),
             _ => Err(field.to_owned()),

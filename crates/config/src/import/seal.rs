@@ -193,22 +193,22 @@ fn sealed_value(name: &str, text: &str, store: &mut Store<'_>) -> Option<String>
 }
 
 /// Returns `text`, which is in the field `field`, with its secret parts replaced by placeholders.
-fn sealed_parts(field: &str, text: &str, bare: BareName, store: &mut Store<'_>) -> String {
+fn sealed_parts(field: &str, text: &str, bare_name: BareName, store: &mut Store<'_>) -> String {
     let found = mask::spans_of_arguments([text]).next();
-    found.map_or_else(|| text.to_owned(), |found| with_sealed_spans(field, found, bare, store))
+    found.map_or_else(|| text.to_owned(), |found| with_sealed_spans(field, found, bare_name, store))
 }
 
 /// Returns the text with `spans` replaced by placeholders. A span that has placeholders already stays as it is.
 fn with_sealed_spans(
     field: &str,
     (text, spans): (&str, Vec<Range<usize>>),
-    bare: BareName,
+    bare_name: BareName,
     store: &mut Store<'_>,
 ) -> String {
     let mut out = String::new();
     let mut copied = 0;
     for span in spans {
-        let Some(value) = literal_text(&text[span.clone()], bare) else { continue };
+        let Some(value) = literal_text(&text[span.clone()], bare_name) else { continue };
         out.push_str(&text[copied..span.start]);
         out.push_str(&store(field, value));
         copied = span.end;
@@ -218,8 +218,8 @@ fn with_sealed_spans(
 
 /// Returns the text without escapes. `None` if it contains a placeholder, is empty, or is `***`: that stands for a
 /// hidden value, and must stay so that the edit refuses it.
-fn literal_text(text: &str, bare: BareName) -> Option<String> {
-    let pieces = pieces(text, bare).ok()?.into_iter();
+fn literal_text(text: &str, bare_name: BareName) -> Option<String> {
+    let pieces = pieces(text, bare_name).ok()?.into_iter();
     let text: String =
         pieces.map(|piece| if let Piece::Literal(text) = piece { Some(text) } else { None }).collect::<Option<_>>()?;
     Some(text).filter(|text| !text.is_empty() && text != mask::HIDDEN)

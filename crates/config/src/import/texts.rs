@@ -58,7 +58,7 @@ impl<'a> TextTranslator<'a> {
 
     /// Translates `text` of the field `field` into Toolrack's grammar, so that it resolves to the same value as in
     /// the other program.
-    pub(super) fn translate(&mut self, field: &str, text: &str, bare: BareName) -> String {
+    pub(super) fn translate(&mut self, field: &str, text: &str, bare_name: BareName) -> String {
         let has_curly_placeholders = self.client() == Client::OpenCode;
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -66,7 +66,7 @@ impl<'a> TextTranslator<'a> {
             out.push_str(&rest[..start]);
             rest = &rest[start..];
             let length = match rest.starts_with('$') {
-                true => self.translate_dollar(field, rest, bare, &mut out),
+                true => self.translate_dollar(field, rest, bare_name, &mut out),
                 false => self.translate_curly(field, rest, &mut out),
             };
             rest = &rest[length..];
@@ -76,7 +76,7 @@ impl<'a> TextTranslator<'a> {
 
     /// Translates the `$` at the beginning of `text`, and the placeholder that it begins. Returns the number of bytes
     /// that it has translated.
-    fn translate_dollar(&mut self, field: &str, text: &str, bare: BareName, out: &mut String) -> usize {
+    fn translate_dollar(&mut self, field: &str, text: &str, bare_name: BareName, out: &mut String) -> usize {
         let inner = match self.client() {
             // opencode's placeholders begin at the brace.
             Client::OpenCode if split_curly(&text[1..]).is_some() => None,
@@ -103,7 +103,7 @@ impl<'a> TextTranslator<'a> {
             return 1 + name.len();
         }
         let would_be_placeholder = text[1..].starts_with(['$', '{'])
-            || (bare == BareName::Placeholder && (!name.is_empty() || text[1..].starts_with("env:")));
+            || (bare_name == BareName::Placeholder && (!name.is_empty() || text[1..].starts_with("env:")));
         if would_be_placeholder {
             self.note(format!(
                 "`{field}`: `$` has no special meaning to {}, so it is written `$$` for Toolrack",

@@ -194,8 +194,9 @@ impl Translation<'_> {
     }
 
     fn add_texts(&mut self, member: &Member, toolrack_name: &str) {
-        let bare = if matches!(toolrack_name, "env" | "headers") { BareName::Placeholder } else { BareName::Literal };
-        let value = self.translated_value(&member.name, &member.node, bare);
+        let bare_name =
+            if matches!(toolrack_name, "env" | "headers") { BareName::Placeholder } else { BareName::Literal };
+        let value = self.translated_value(&member.name, &member.node, bare_name);
         match value {
             // An empty list or object sets nothing. Some programs write them as defaults.
             Value::List(nodes) if nodes.is_empty() => {}
@@ -206,16 +207,16 @@ impl Translation<'_> {
     }
 
     /// Returns the value of `node` with the placeholders of all of its texts translated.
-    fn translated_value(&mut self, field: &str, node: &Node, bare: BareName) -> Value {
+    fn translated_value(&mut self, field: &str, node: &Node, bare_name: BareName) -> Value {
         match &node.value {
-            Value::Text(text) => Value::Text(self.texts.translate(field, text, bare)),
+            Value::Text(text) => Value::Text(self.texts.translate(field, text, bare_name)),
             Value::List(nodes) => Value::List(
                 nodes
                     .iter()
                     .enumerate()
                     .map(|(index, node)| Node {
                         span: node.span.clone(),
-                        value: self.translated_value(&format!("{field}[{index}]"), node, bare),
+                        value: self.translated_value(&format!("{field}[{index}]"), node, bare_name),
                     })
                     .collect(),
             ),
@@ -223,7 +224,7 @@ impl Translation<'_> {
                 members
                     .iter()
                     .map(|member| {
-                        let value = self.translated_value(&format!("{field}.{}", member.name), &member.node, bare);
+                        let value = self.translated_value(&format!("{field}.{}", member.name), &member.node, bare_name);
                         positioned_member(&member.name, member, value)
                     })
                     .collect(),
