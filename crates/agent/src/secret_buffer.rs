@@ -29,8 +29,8 @@ impl SecretBuffer {
         let previous_text = if self.kind == Some(kind) { None } else { self.take() };
         self.kind = Some(kind);
         self.held_back.push_str(piece);
-        let shown: String = self.held_back.drain(..safe_bytes(&self.held_back)).collect();
-        previous_text.into_iter().chain((!shown.is_empty()).then_some((kind, shown))).collect()
+        let safe_text: String = self.held_back.drain(..safe_bytes(&self.held_back)).collect();
+        previous_text.into_iter().chain((!safe_text.is_empty()).then_some((kind, safe_text))).collect()
     }
 
     /// Returns the text that is still held back. Call it at the end of the stream.

@@ -235,9 +235,9 @@ fn report_unread_fields(fields: &mut Fields<'_, '_, '_>, kind: transport::Transp
                 field.name_span,
             );
         } else if !fields::is_note(&key) {
-            let known = ENTRY.rows.iter().filter(|row| !kind.excludes(row)).flat_map(Row::names);
+            let known_names = ENTRY.rows.iter().filter(|row| !kind.excludes(row)).flat_map(Row::names);
             let problem = Problem::warning(format!("`{}` is not a known field", field.name)).field(field.name);
-            let problem = match intended_name(&key, known) {
+            let problem = match intended_name(&key, known_names) {
                 Some(name) => problem.hint(format!("did you mean `{name}`?")),
                 // Fields of other programs have no meaning here.
                 None => problem.hint("it is ignored, and kept when the file is edited").minor(),

@@ -200,15 +200,15 @@ impl Selector {
     /// Without a `base_url`, a custom provider has an empty address, which [`ModelSettings::connect`] refuses.
     #[must_use]
     pub fn settings(&self, base_url: Option<&str>, key: Option<Key>) -> ModelSettings {
-        let known = Provider::find(&self.provider);
-        let wire = match known.map_or(Wire::OpenAiChat, |known| known.wire) {
+        let provider = Provider::find(&self.provider);
+        let wire = match provider.map_or(Wire::OpenAiChat, |provider| provider.wire) {
             Wire::OpenAiResponses if base_url.is_some() => Wire::OpenAiChat,
             wire => wire,
         };
-        let url = base_url.or(known.map(|known| known.base_url)).unwrap_or_default();
+        let url = base_url.or(provider.map(|provider| provider.base_url)).unwrap_or_default();
         let mut settings = ModelSettings::new(&self.provider, &self.model, wire, url);
         settings.key = key;
-        settings.key_variable = known.and_then(|known| known.key_variable).map(ToOwned::to_owned);
+        settings.key_variable = provider.and_then(|provider| provider.key_variable).map(ToOwned::to_owned);
         if let Some(model) = KnownModel::find(&self.provider, &self.model) {
             settings.context_tokens = Some(model.context_tokens);
             // The prices are valid only for the provider's own servers.

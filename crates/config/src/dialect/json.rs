@@ -157,24 +157,24 @@ fn ignored_servers(document: &Document, root: &Node, used_container: &Node) -> V
 
 /// Returns all values at `path`: several if a name is repeated.
 fn all_at<'a>(root: &'a Node, path: &[&str]) -> Vec<&'a Node> {
-    let mut found = vec![root];
+    let mut nodes = vec![root];
     for key in path {
-        let members = found.into_iter().flat_map(|node| node.members().unwrap_or_default());
-        found = members.filter(|member| member.name == *key).map(|member| &member.node).collect();
+        let members = nodes.into_iter().flat_map(|node| node.members().unwrap_or_default());
+        nodes = members.filter(|member| member.name == *key).map(|member| &member.node).collect();
     }
-    found
+    nodes
 }
 
 /// Returns the first few names of the members of `container` that look like servers, and the number of the others.
 fn names_of_servers(container: &Node) -> String {
     let members = container.members().unwrap_or_default().iter();
     let mut names = members.filter(|member| looks_like_server(&member.node)).map(|member| format!("`{}`", member.name));
-    let mut shown: Vec<String> = names.by_ref().take(MAX_NAMED).collect();
+    let mut listed: Vec<String> = names.by_ref().take(MAX_NAMED).collect();
     match names.count() {
         0 => {}
-        unlisted => shown.push(format!("{unlisted} more")),
+        unlisted => listed.push(format!("{unlisted} more")),
     }
-    shown.join(", ")
+    listed.join(", ")
 }
 
 /// Returns whether the file is opencode's, which has its own names for the fields of an entry.

@@ -108,17 +108,18 @@ impl ReturnedEntry<'_> {
         let parsed = |entry: &Json| {
             decoded_fields(self.name, entry).or_else(|| normalized_fields(entry.clone())).unwrap_or_default()
         };
-        let (shown, sent, revealed) = (parsed(self.shown_entry), parsed(self.sent_entry), parsed(self.revealed_entry));
+        let (shown_fields, sent_fields, revealed_fields) =
+            (parsed(self.shown_entry), parsed(self.sent_entry), parsed(self.revealed_entry));
         let mut target = current.clone();
         let mut changed = BTreeSet::new();
-        for field in shown.keys().chain(sent.keys()) {
-            let is_as_shown = shown.get(field) == sent.get(field);
-            if is_as_shown || current.get(field) == revealed.get(field) {
+        for field in shown_fields.keys().chain(sent_fields.keys()) {
+            let is_as_shown = shown_fields.get(field) == sent_fields.get(field);
+            if is_as_shown || current.get(field) == revealed_fields.get(field) {
                 continue;
             }
             changed.insert(field.clone());
             // `drop` only gives both arms the same type.
-            match revealed.get(field) {
+            match revealed_fields.get(field) {
                 Some(value) => drop(target.insert(field.clone(), value.clone())),
                 None => drop(target.shift_remove(field)),
             }
@@ -254,8 +255,11 @@ impl Merge<'_> {
 
     /// Returns the fields of the entry without the member `key`; `None` if it is then not a server.
     fn fields_without(&self, base: &Fields, key: &str) -> Option<Fields> {
-        let rest = base.iter().filter(|(name, _)| *name != key);
-        decoded_fields(self.name, &Json::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect()))
+        let other_members = base.iter().filter(|(name, _)| *name != key);
+        decoded_fields(
+            self.name,
+            &Json::Object(other_members.map(|(name, value)| (name.clone(), value.clone())).collect()),
+        )
     }
 }
 
@@ -279,21 +283,21 @@ pub(super) type Difference = (Vec<String>, Option<Json>);
 
 /// Returns the differences of two entries, recursing into objects.
 pub(super) fn differences(old: &Fields, new: &Fields) -> Vec<Difference> {
-    let mut found = Vec::new();
-    collect_differences(old, new, &[], &mut found);
-    found
+    let mut differences = Vec::new();
+    collect_differences(old, new, &[], &mut differences);
+    differences
 }
 
-fn collect_differences(old: &Fields, new: &Fields, parent: &[String], found: &mut Vec<Difference>) {
+fn collect_differences(old: &Fields, new: &Fields, parent: &[String], differences: &mut Vec<Difference>) {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     for name in names {
         let path = [parent, std::slice::from_ref(name)].concat();
         match (old.get(name), new.get(name)) {
             (old, new) if old == new => {}
             (Some(Json::Object(old)), Some(Json::Object(new))) if !old.is_empty() && !new.is_empty() => {
-                collect_differences(old, new, &path, found);
+                collect_differences(old, new, &path, differences);
             }
-            (_, new) => found.push((path, new.cloned())),
+            (_, new) => differences.push((path, new.cloned())),
         }
     }
 }

@@ -138,7 +138,7 @@ impl Plan {
     pub(crate) fn write<E: From<EditError>>(&self, before_write: impl FnOnce() -> Result<(), E>) -> Result<bool, E> {
         // The lock passes on only an `EditError`, so an error of `before_write` is stored here.
         let mut before_write_error = None;
-        let written = write::with_lock(&self.path, || {
+        let was_written = write::with_lock(&self.path, || {
             if let Err(error) = before_write() {
                 before_write_error = Some(error);
                 return Ok(false);
@@ -150,7 +150,7 @@ impl Plan {
         });
         match before_write_error {
             Some(error) => Err(error),
-            None => Ok(written?),
+            None => Ok(was_written?),
         }
     }
 

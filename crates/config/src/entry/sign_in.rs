@@ -173,8 +173,8 @@ fn grant(fields: &mut Fields<'_, '_, '_>) -> Grant {
     let Some(field) = fields.take("grant") else {
         return Grant::default();
     };
-    let known = GRANTS.iter().find(|(name, _)| field.node.as_text() == Some(name));
-    known.map_or_else(
+    let known_grant = GRANTS.iter().find(|(name, _)| field.node.as_text() == Some(name));
+    known_grant.map_or_else(
         || {
             let message = "`oauth.grant` must be \"authorization_code\", \"client_credentials\", \"jwt_bearer\" or \
                            \"enterprise_managed\"";

@@ -16,15 +16,15 @@ pub(super) struct Variables {
 /// Comments, blank lines and the word `export` are ignored; a value may be in quotes, and in double quotes `\n` is a
 /// line break. Any other line is skipped. A `$` has no special meaning.
 pub(super) fn variables(text: &str) -> Variables {
-    let mut found: Vec<(String, Option<String>)> = Vec::new();
+    let mut last_values: Vec<(String, Option<String>)> = Vec::new();
     for (name, value) in text.lines().filter_map(variable) {
-        match found.iter_mut().find(|(known_name, _)| *known_name == name) {
+        match last_values.iter_mut().find(|(known_name, _)| *known_name == name) {
             Some((_, known_value)) => *known_value = value,
-            None => found.push((name, value)),
+            None => last_values.push((name, value)),
         }
     }
     let mut variables = Variables::default();
-    for (name, value) in found {
+    for (name, value) in last_values {
         match value {
             Some(value) => variables.values.push((name, value)),
             None => variables.unclosed_names.push(name),

@@ -85,9 +85,10 @@ fn seal_whole_value(field: &str, value: &mut Json, store: &mut Store<'_>) {
 /// Seals the arguments of a program. The argument after an option such as `--api-key` is a secret as a whole.
 fn seal_arguments(arguments: &mut [Json], store: &mut Store<'_>) {
     let texts: Vec<String> = arguments.iter().filter_map(Json::as_str).map(str::to_owned).collect();
-    let found = mask::spans_of_arguments(texts.iter().map(String::as_str));
-    let sealed: Vec<String> =
-        found.map(|(text, spans)| with_sealed_spans("argument", (text, spans), BareName::Literal, store)).collect();
+    let spans_by_argument = mask::spans_of_arguments(texts.iter().map(String::as_str));
+    let sealed: Vec<String> = spans_by_argument
+        .map(|(text, spans)| with_sealed_spans("argument", (text, spans), BareName::Literal, store))
+        .collect();
     for (argument, sealed) in arguments.iter_mut().filter(|argument| argument.is_string()).zip(sealed) {
         *argument = sealed.into();
     }
@@ -128,7 +129,8 @@ impl Sealed {
     pub fn add(&mut self, server: &str, field: &str, value: String, used_names: &[String]) -> String {
         let proposed = default_name(server, field);
         let is_free = |name: &str| {
-            !used_names.iter().any(|known| known == name) && self.secrets.iter().all(|secret| secret.name != name)
+            !used_names.iter().any(|used_name| used_name == name)
+                && self.secrets.iter().all(|secret| secret.name != name)
         };
         let numbered_name = |number: u32| {
             let suffix = format!("-{number}");
@@ -194,8 +196,9 @@ fn sealed_value(name: &str, text: &str, store: &mut Store<'_>) -> Option<String>
 
 /// Returns `text`, which is in the field `field`, with its secret parts replaced by placeholders.
 fn sealed_parts(field: &str, text: &str, bare_name: BareName, store: &mut Store<'_>) -> String {
-    let found = mask::spans_of_arguments([text]).next();
-    found.map_or_else(|| text.to_owned(), |found| with_sealed_spans(field, found, bare_name, store))
+    let text_and_spans = mask::spans_of_arguments([text]).next();
+    text_and_spans
+        .map_or_else(|| text.to_owned(), |text_and_spans| with_sealed_spans(field, text_and_spans, bare_name, store))
 }
 
 /// Returns the text with `spans` replaced by placeholders. A span that has placeholders already stays as it is.

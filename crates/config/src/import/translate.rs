@@ -293,8 +293,10 @@ impl Translation<'_> {
     /// Adds the variables of the env file that `env` does not set.
     fn add_env_file(&mut self) {
         let mut variables = std::mem::take(&mut self.env_file);
-        let known = self.fields.iter().find(|member| member.name == "env").and_then(|member| member.node.members());
-        variables.retain(|member| !known.unwrap_or_default().iter().any(|known| known.name == member.name));
+        let env_members =
+            self.fields.iter().find(|member| member.name == "env").and_then(|member| member.node.members());
+        variables
+            .retain(|member| !env_members.unwrap_or_default().iter().any(|env_member| env_member.name == member.name));
         if let Some(first) = variables.first().cloned() {
             self.merge("env", &first, variables);
         }

@@ -40,9 +40,9 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     // These characters are unchanged in JSON and in URLs.
     let is_plain = secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
     for style in STYLES.iter().filter(|_| !is_plain) {
-        let written = style.write(secret);
+        let json_text = style.write(secret);
         // JSON inside a JSON string, by the same writer or a plain one.
-        forms.extend([style.write(&written), PLAIN.write(&written), written]);
+        forms.extend([style.write(&json_text), PLAIN.write(&json_text), json_text]);
     }
     if !is_plain {
         add_unescaped(secret, &mut forms);

@@ -76,15 +76,15 @@ pub(crate) fn redact_file(document: &Document) -> String {
 fn hide(node: &Node, context: Context, replacements: &mut Replacements) {
     match &node.value {
         Value::Text(text) => {
-            let shown = match context {
+            let redacted = match context {
                 Context::Secret => hide_literals(text, BareName::Placeholder),
                 Context::Elsewhere if text.chars().count() > MAX_SETTING => HIDDEN.to_owned(),
                 Context::Servers | Context::ServersOrEntry | Context::Entry | Context::Elsewhere => {
                     mask::hide_in_argument(text)
                 }
             };
-            if shown != *text {
-                replacements.push((node.span.clone(), Json::String(shown).to_string()));
+            if redacted != *text {
+                replacements.push((node.span.clone(), Json::String(redacted).to_string()));
             }
         }
         Value::Number(_) if context == Context::Secret => replacements.push((node.span.clone(), HIDDEN.to_owned())),
@@ -132,10 +132,10 @@ fn context_below(parent: Context, name: &str, node: &Node) -> Context {
 /// Hides the secret parts of a list of arguments. An item that is no text is treated as a field of an entry.
 fn hide_arguments(nodes: &[Node], replacements: &mut Replacements) {
     let texts: Vec<(&Node, &str)> = nodes.iter().filter_map(|node| Some((node, node.as_text()?))).collect();
-    let shown = mask::hide_in_arguments(texts.iter().map(|(_, text)| *text));
-    for ((node, text), shown) in texts.into_iter().zip(shown) {
-        if shown != text {
-            replacements.push((node.span.clone(), Json::String(shown).to_string()));
+    let redacted = mask::hide_in_arguments(texts.iter().map(|(_, text)| *text));
+    for ((node, text), redacted) in texts.into_iter().zip(redacted) {
+        if redacted != text {
+            replacements.push((node.span.clone(), Json::String(redacted).to_string()));
         }
     }
     nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Context::Entry, replacements));
