@@ -1,9 +1,9 @@
 //! Drives a [`Turn`] (one message of a user, and all that the model does until it has answered): asks the model, makes
 //! the calls, stores each step.
 //!
-//! This module does all IO and decides nothing: the turn decides what comes next, and `calls` makes the calls of one
-//! answer concurrently. The program that embeds the agent brings a [`Front`], which shows each step, and stores it
-//! before the next begins.
+//! This module does all IO and decides nothing: the turn decides what comes next. `calls` makes the calls of one answer
+//! concurrently, and `spending` counts tokens and costs. The program that embeds the agent brings a [`Front`], which
+//! shows each step, and stores it before the next step begins.
 
 mod calls;
 mod spending;
@@ -41,7 +41,7 @@ pub struct Agent {
     /// Answers the questions of the gate (the host's check before each call), and the questions that servers ask during
     /// a call. Default: the asker of the host.
     pub asker: Option<SharedAsker>,
-    /// The caller that the gate, the asker and the audit log see. Default: a model, in a turn of a conversation.
+    /// The caller that the gate, the asker and the audit log see. Default: an agent of the user of this machine.
     pub caller: Caller,
     /// Hides text that no model may see, such as secrets that servers repeat, in the results of tools. Default: hides
     /// nothing.
@@ -121,8 +121,8 @@ pub trait Front: Send {
     /// Handles an event. Must not block.
     fn on_event(&mut self, event: TurnEvent<'_>);
 
-    /// Stores what a step has added to the turn, before the next step begins: at most one message of the model, the
-    /// results of the calls of one answer, or both if the turn has rejected all these calls.
+    /// Stores the messages that a step has added to the turn, before the next step begins. A step adds at most one
+    /// message of the model, the results of the calls of one answer, or both if the turn has rejected all these calls.
     ///
     /// # Errors
     /// [`NotStored`], which ends [`Agent::run`].
@@ -173,7 +173,7 @@ pub enum AgentError {
         /// The part of its answer that had arrived.
         partial: String,
     },
-    /// The front could not store a step, and the turn did nothing after it.
+    /// The front could not store a step. No further step was begun.
     #[error("{0}")]
     NotStored(NotStored),
     /// A quota of the caller is used up, and the model was not asked.
@@ -218,8 +218,8 @@ impl Agent {
         }
     }
 
-    /// Runs `turn` to its end, with the tools that exist when this method is called, unless the agent
-    /// [renews](Self::renews_tools) them.
+    /// Runs `turn` to its end. Uses the tools that exist when this method is called, or with
+    /// [`renews_tools`](Self::renews_tools) those that exist at each request.
     ///
     /// Dropping the future cancels the running request or calls; [`Turn::cancel`] then ends the turn. The quotas of the
     /// host bound each request to the model, and count its tokens and its cost.
@@ -243,14 +243,14 @@ impl Agent {
             match turn.next() {
                 Next::CallModel => {
                     if self.renews_tools && model_takes_tools {
-                        let newest = self.host.catalog();
-                        if !Arc::ptr_eq(&newest, &catalog) {
-                            catalog = newest;
+                        let newest_catalog = self.host.catalog();
+                        if !Arc::ptr_eq(&newest_catalog, &catalog) {
+                            catalog = newest_catalog;
                             tools = selected_tools(&catalog);
                         }
                     }
-                    let admitted = self.host.begin(&self.caller, Work::Model, self.model.name());
-                    let spending = Spending::new(admitted.map_err(AgentError::OverQuota)?, &*self.model);
+                    let permit = self.host.begin(&self.caller, Work::Model, self.model.name());
+                    let spending = Spending::new(permit.map_err(AgentError::OverQuota)?, &*self.model);
                     front.on_event(TurnEvent::Asked { round: turn.rounds() + 1 });
                     let span = info_span!("model", round = turn.rounds() + 1);
                     match self.ask(turn.messages(), tools.as_deref(), front, spending).instrument(span).await {
@@ -260,7 +260,7 @@ impl Agent {
                             turn.model_answered(reply);
                             calls::report_if_all_rejected(turn, answer_index, front);
                         }
-                        // If the request had no tools, the same request would be refused again.
+                        // Ask again without tools, unless the refused request had none already.
                         Err(error) => match error.tools_refusal().filter(|_| tools.is_some()) {
                             Some(why) => {
                                 front.on_event(TurnEvent::WithoutTools { why });

@@ -16,8 +16,8 @@ use toolrack_host::{Content, text::map_texts};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The program that set the conversation up. Usually [`Request::system`](crate::Request::system) holds its words
-    /// instead.
+    /// The program that leads the conversation. Usually its words are in [`Request::system`](crate::Request::system)
+    /// instead of a message.
     System,
     /// The user.
     User,
@@ -44,8 +44,7 @@ pub struct Message {
     /// Whether the call failed, in a tool's message; `content` then says how.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_error: bool,
-    /// Pictures, sounds and files beside the text of a user or a tool. [`Message::with_parts`] leaves out text that
-    /// `content` has already.
+    /// Pictures, sounds and files beside the text of a user or a tool; no text, which is in `content`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Content>,
     /// The blocks that the provider wants back unchanged, in a model's message.
@@ -132,7 +131,7 @@ pub struct ToolCallData {
     pub id: String,
     /// The model-visible name of the tool, as the model wrote it.
     pub name: String,
-    /// The arguments, a JSON object; `null` if the model wrote something else.
+    /// The arguments, a JSON object; `null` if the model did not write a JSON object.
     pub input: Value,
     /// The text that the model wrote as arguments, if it is not a JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,8 +144,8 @@ impl ToolCallData {
         Self { id: id.into(), name: name.into(), input: Value::Object(input), raw_arguments: None }
     }
 
-    /// Creates a call whose arguments came as text. An empty text and `null` mean no arguments; any other text that is
-    /// no JSON object becomes [`raw_arguments`](Self::raw_arguments).
+    /// Creates a call from arguments in the form of text. An empty text or `null` means no arguments. Any other text
+    /// that is not a JSON object becomes [`raw_arguments`](Self::raw_arguments).
     pub fn from_text(id: impl Into<String>, name: impl Into<String>, arguments: &str) -> Self {
         let input = match arguments.trim() {
             "" | "null" => Some(Value::Object(Map::new())),
@@ -211,9 +210,8 @@ pub enum Block {
     },
 }
 
-/// Conceals each unsigned piece of `text` that `blocks` describe, and sets the lengths in `blocks` to those of the
-/// concealed pieces. Returns `None` if the pieces do not make up this text, or if a secret begins in one unsigned piece
-/// and ends in a later one.
+/// Conceals each unsigned piece of `text`, and sets the lengths of the pieces in `blocks` to the new ones. Returns
+/// `None` if the pieces do not make up this text, or if a secret begins in one unsigned piece and ends in a later one.
 fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> String) -> Option<String> {
     let (mut rest, mut concealed) = (text, String::new());
     // The text of the unsigned pieces since the last signed one, first unchanged, then with each piece concealed
@@ -247,7 +245,7 @@ fn is_signed(extra: &Map<String, Value>) -> bool {
     extra.keys().any(|name| name.to_ascii_lowercase().ends_with("signature"))
 }
 
-/// Returns whether the text of a result already says what `part` says.
+/// Returns whether the text of a result already contains the content of `part`.
 pub(crate) fn is_in_text(part: &Content) -> bool {
     match part {
         Content::Text { .. } | Content::ResourceLink { .. } => true,

@@ -1,7 +1,7 @@
 //! Asks models for answers: [`Model`] is the one trait for all of them.
 //!
-//! A model serializes the borrowed [`Request`] before it returns a future or stream. The future or stream therefore
-//! borrows nothing, and no part of the conversation is copied. Dropping the future or stream cancels the request.
+//! A model serializes the borrowed [`Request`] before it returns a future or a stream. So the future or stream borrows
+//! nothing, although no part of the conversation is copied. Dropping it cancels the request.
 
 mod anthropic;
 mod body;
@@ -46,8 +46,8 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// Returns how many tokens fit into the model's context, input and output together, if known.
     fn context_tokens(&self) -> Option<u64>;
 
-    /// Returns what this usage costs, in US dollars, if the prices are known. Use it for an answer that was
-    /// interrupted: only a complete one has a [`Reply::cost`]. Default: `None`.
+    /// Returns the cost of this usage in US dollars, if the prices are known. Use it for an interrupted answer: only a
+    /// complete one has a [`Reply::cost`]. Default: `None`.
     fn cost_of(&self, usage: &Usage) -> Option<f64> {
         let _ = usage;
         None
@@ -56,7 +56,7 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// Returns the complete answer, without streaming it.
     ///
     /// # Errors
-    /// [`ModelError`], after every retry that was possible.
+    /// [`ModelError`], after all possible retries.
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>>;
 
     /// Streams the answer. The last item is [`Delta::Done`] with the whole answer, or an error. A streamed delta is
@@ -104,8 +104,8 @@ pub enum Delta {
         /// The reason, safe to print.
         why: String,
     },
-    /// Text for the user. All pieces together are the text of the answer, unless a provider interleaves two texts: the
-    /// stream has their pieces in the order of arrival, and the answer has one text after the other.
+    /// Text for the user. All pieces together are the text of the answer. If a provider interleaves two texts, the
+    /// stream has their pieces in the order of arrival, but the answer has one text after the other.
     Text(String),
     /// The model's thinking, if the provider shows it.
     Thinking(String),

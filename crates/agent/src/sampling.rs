@@ -101,7 +101,7 @@ impl Sampling {
     /// Asks `model`, and returns the result of `sampling/createMessage`. Dropping the future cancels the request.
     ///
     /// # Errors
-    /// If the model does not answer.
+    /// [`ModelError`] if the model does not answer.
     pub async fn answer(&self, model: &dyn Model) -> Result<Value, ModelError> {
         let request = Request {
             system: self.system(),
@@ -117,11 +117,11 @@ impl Sampling {
             answered => answered?,
         };
         let mut text = reply.message.content;
-        let end = self.stop_sequences.iter().filter_map(|stop| text.find(stop.as_str())).min();
-        if let Some(end) = end {
-            text.truncate(end);
+        let cut_position = self.stop_sequences.iter().filter_map(|stop| text.find(stop.as_str())).min();
+        if let Some(position) = cut_position {
+            text.truncate(position);
         }
-        let reason = if end.is_some() { "stopSequence" } else { stop_reason(&reply.stop) };
+        let reason = if cut_position.is_some() { "stopSequence" } else { stop_reason(&reply.stop) };
         let content = json!({"type": "text", "text": text});
         Ok(json!({"role": "assistant", "content": content, "model": model.name(), "stopReason": reason}))
     }
@@ -133,13 +133,13 @@ fn refuses_temperature(error: &ModelError) -> bool {
 }
 
 /// Reads one message, whose content is a text or a list of texts.
-fn read_message(written: &Value) -> Result<Message, AskRefused> {
-    let role = match written["role"].as_str() {
+fn read_message(message: &Value) -> Result<Message, AskRefused> {
+    let role = match message["role"].as_str() {
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,
         _ => return Err(AskRefused::new("the role of a message is neither `user` nor `assistant`")),
     };
-    let parts = match &written["content"] {
+    let parts = match &message["content"] {
         Value::Array(parts) => parts.as_slice(),
         part => std::slice::from_ref(part),
     };

@@ -1,4 +1,4 @@
-//! Holds back the end of a model's text while it may be the beginning of a secret.
+//! Holds back the end of a streamed text as long as it may be the beginning of a secret.
 
 use std::mem;
 
@@ -22,18 +22,18 @@ pub struct SecretBuffer {
 }
 
 impl SecretBuffer {
-    /// Takes `piece`, and returns what can be shown now, in order. `safe_bytes` returns how many bytes at the start of
-    /// a text can be shown regardless of what follows.
+    /// Takes the next piece of the stream, and returns the texts that can be shown now, in order. `safe_bytes` returns
+    /// how many bytes at the start of a text can be shown, whatever text follows.
     pub fn push(&mut self, kind: TextKind, piece: &str, safe_bytes: impl Fn(&str) -> usize) -> Vec<(TextKind, String)> {
         // Consecutive pieces of one kind are one text.
         let previous_text = if self.kind == Some(kind) { None } else { self.take() };
         self.kind = Some(kind);
         self.held_back.push_str(piece);
-        let shown: String = self.held_back.drain(..safe_bytes(&self.held_back)).collect();
-        previous_text.into_iter().chain((!shown.is_empty()).then_some((kind, shown))).collect()
+        let safe_text: String = self.held_back.drain(..safe_bytes(&self.held_back)).collect();
+        previous_text.into_iter().chain((!safe_text.is_empty()).then_some((kind, safe_text))).collect()
     }
 
-    /// Returns the rest, at the end of the stream.
+    /// Returns the text that is still held back. Call it at the end of the stream.
     pub fn take(&mut self) -> Option<(TextKind, String)> {
         let held_back = mem::take(&mut self.held_back);
         self.kind.take().filter(|_| !held_back.is_empty()).map(|kind| (kind, held_back))

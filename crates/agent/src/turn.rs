@@ -11,9 +11,9 @@
 //! assert!(matches!(turn.next(), Next::Done(_)));
 //! ```
 //!
-//! Between steps, every provider accepts the messages as a history, and [`Turn::state`] can be stored beside them:
-//! [`Turn::resume`] continues after a crash. It never repeats a call whose result is unknown, but tells the model that
-//! the call may have run.
+//! Between steps, every provider accepts the messages as a history. [`Turn::state`] can be stored beside them, so that
+//! [`Turn::resume`] continues the turn after a crash. It never repeats a call whose result is unknown, but tells the
+//! model that the call may have run.
 
 mod repeats;
 mod sending;
@@ -38,8 +38,8 @@ pub struct Limits {
     pub tokens: Option<u64>,
     /// How many US dollars all answers together may cost, if the prices are known. Default: no limit.
     pub cost: Option<f64>,
-    /// How often the turn makes the same call with the same arguments. After that, it rejects the call and tells the
-    /// model that the result will not change; after twice as many attempts, the turn ends. Default 3.
+    /// How often the turn makes the same call with the same arguments. It rejects further attempts, and tells the model
+    /// that the result will not change. After twice as many attempts, the turn ends. Default 3.
     pub repeats: u32,
 }
 
@@ -133,8 +133,8 @@ pub enum End {
     /// The model or its provider refused. The model's last message has the words of the refusal, if there are any; calls
     /// in it were not made.
     Refused,
-    /// The last message is what there is of an answer that the provider ended for this reason, as the provider named
-    /// it, such as an error.
+    /// The provider broke the answer off for this reason, such as an error, in its own words. The last message is the
+    /// part of the answer that had arrived.
     BrokenOff(String),
     /// The turn reached [`Limits::rounds`].
     RoundLimit,
@@ -203,9 +203,9 @@ enum Step {
 }
 
 impl State {
-    /// Returns a copy to store, in which `conceal` has hidden secrets in the arguments and results of calls, and in the
-    /// words of a provider that broke off an answer. That is safe, because a resumed turn makes none of these calls
-    /// again.
+    /// Returns a copy to store. In it, `conceal` has hidden secrets in the arguments and results of calls, and in the
+    /// words of a provider that broke off an answer. The changed arguments do no harm: a resumed turn makes none of
+    /// these calls again.
     #[must_use]
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
         let mut copy = self.clone();
@@ -248,8 +248,8 @@ impl Turn {
     pub fn resume(messages: Vec<Message>, state: State, limits: Limits) -> Self {
         let mut turn = Self { messages, limits, state };
         if let Step::Tools(pending) = &mut turn.state.step {
-            for open in pending.iter_mut().filter(|open| open.result.is_none()) {
-                open.result = Some(ToolResult::error(INTERRUPTED));
+            for open_call in pending.iter_mut().filter(|pending| pending.result.is_none()) {
+                open_call.result = Some(ToolResult::error(INTERRUPTED));
             }
             turn.append_results();
         } else {
@@ -269,9 +269,8 @@ impl Turn {
         }
     }
 
-    /// Returns all messages: the first messages, with which the turn began, and the messages added since. While calls
-    /// run, the last message is the model's. The turn appends the results of these calls together, in the order of the
-    /// calls.
+    /// Returns all messages: those with which the turn began, and those added since. While calls run, the last message
+    /// is the model's. Once all of them have a result, the turn appends the results in the order of the calls.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
@@ -345,9 +344,9 @@ impl Turn {
     /// Takes the result of a call. Does nothing if no call with this id waits for a result.
     pub fn tool_finished(&mut self, id: &str, result: ToolResult) {
         if let Step::Tools(pending) = &mut self.state.step {
-            let open = pending.iter_mut().find(|open| open.call.id == id && open.result.is_none());
-            if let Some(open) = open {
-                open.result = Some(result);
+            let open_call = pending.iter_mut().find(|pending| pending.call.id == id && pending.result.is_none());
+            if let Some(open_call) = open_call {
+                open_call.result = Some(result);
             }
             self.append_results();
         }
@@ -367,19 +366,20 @@ impl Turn {
         };
     }
 
-    /// Abandons the calls without a result. Returns each with the text that tells the model whether it may have run.
+    /// Abandons the calls without a result. Returns each call with the text that tells the model whether the call may
+    /// have run.
     pub fn abandon_calls(&mut self) -> Vec<(ToolCallData, &'static str)> {
         let Step::Tools(pending) = &mut self.state.step else {
             return Vec::new();
         };
-        let mut abandoned = Vec::new();
-        for open in pending.iter_mut().filter(|open| open.result.is_none()) {
-            let text = if open.send_state.abandon() { CANCELLED } else { NOT_RUN };
-            open.result = Some(ToolResult::error(text));
-            abandoned.push((open.call.clone(), text));
+        let mut abandoned_calls = Vec::new();
+        for open_call in pending.iter_mut().filter(|pending| pending.result.is_none()) {
+            let text = if open_call.send_state.abandon() { CANCELLED } else { NOT_RUN };
+            open_call.result = Some(ToolResult::error(text));
+            abandoned_calls.push((open_call.call.clone(), text));
         }
         self.append_results();
-        abandoned
+        abandoned_calls
     }
 
     /// Ends the turn now, and leaves a history that can be continued. `partial` is the text of an interrupted answer.
@@ -402,8 +402,8 @@ impl Turn {
                 "the call was not made: its arguments are not a complete JSON object; write the call again",
             ));
         }
-        let times = self.state.repeats.count(call);
-        (times > self.limits.repeats).then(|| {
+        let count = self.state.repeats.count(call);
+        (count > self.limits.repeats).then(|| {
             ToolResult::error(format!(
                 "the call was not made: it was made {} times with these arguments, and once more will change nothing; go \
                  on with what is known, or do something else",
@@ -417,7 +417,7 @@ impl Turn {
         let Step::Tools(pending) = &mut self.state.step else {
             return;
         };
-        if pending.iter().any(|open| open.result.is_none()) {
+        if pending.iter().any(|pending| pending.result.is_none()) {
             return;
         }
         for Pending { call, result, .. } in std::mem::take(pending) {
@@ -434,38 +434,38 @@ impl Turn {
     fn reached_limit(&self) -> Option<End> {
         let State { rounds, extensions, usage, cost, repeats, .. } = &self.state;
         let Limits { rounds: max_rounds, tokens: max_tokens, cost: max_cost, repeats: max_repeats } = self.limits;
-        // Each extension grants the whole limit once more.
-        let grants = extensions.saturating_add(1);
-        let used = usage.input.saturating_add(usage.output);
+        // Each extension allows the whole limit once more.
+        let factor = extensions.saturating_add(1);
+        let used_tokens = usage.input.saturating_add(usage.output);
         if repeats.highest_count() > max_repeats.saturating_mul(2) {
             Some(End::Repeating)
-        } else if *rounds >= max_rounds.saturating_mul(grants) {
+        } else if *rounds >= max_rounds.saturating_mul(factor) {
             Some(End::RoundLimit)
-        } else if max_tokens.is_some_and(|max| used >= max.saturating_mul(u64::from(grants))) {
+        } else if max_tokens.is_some_and(|max| used_tokens >= max.saturating_mul(u64::from(factor))) {
             Some(End::TokenLimit)
-        } else if max_cost.zip(*cost).is_some_and(|(max, cost)| cost >= max * f64::from(grants)) {
+        } else if max_cost.zip(*cost).is_some_and(|(max, cost)| cost >= max * f64::from(factor)) {
             Some(End::CostLimit)
         } else {
             None
         }
     }
 
-    /// Adds the error `text` as the result of each call of the model's last answer that has no result. A program that
-    /// was killed during calls leaves a history with such calls, and providers refuse that history.
+    /// Adds the error `text` as the result of each call of the model's last answer that has no result. Providers refuse
+    /// a history with such calls, which a program leaves if it is killed during calls.
     fn answer_open_calls(&mut self, text: &str) {
         let Some(last_answer) = self.messages.iter().rposition(|message| message.role == Role::Assistant) else {
             return;
         };
         let results_start = last_answer + 1;
-        let answered =
+        let has_result =
             |id: &str| self.messages[results_start..].iter().any(|message| message.tool_call_id.as_deref() == Some(id));
-        let open: Vec<Message> = (self.messages[last_answer].calls().iter())
-            .filter(|call| !answered(&call.id))
+        let missing_results: Vec<Message> = (self.messages[last_answer].calls().iter())
+            .filter(|call| !has_result(&call.id))
             .map(|call| Message::tool_error(&call.id, text))
             .collect();
         let results = self.messages[results_start..].iter().take_while(|message| message.role == Role::Tool);
-        let end = results_start + results.count();
-        self.messages.splice(end..end, open);
+        let results_end = results_start + results.count();
+        self.messages.splice(results_end..results_end, missing_results);
     }
 }
 

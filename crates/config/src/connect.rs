@@ -3,7 +3,8 @@
 //! A [`ClientFile`] is the file of one program, and the part of it that lists the servers. [`connect()`] and [`undo()`]
 //! compute a [`Change`] of it, which can be shown as a diff. [`Change::write`] writes exactly that change, or nothing
 //! if another program has written the file meanwhile. Toolrack stores the few bytes that it replaced. As long as the
-//! file has not changed since, an undo restores it byte for byte; after that, an undo only removes the entry.
+//! file stays unchanged, an undo restores it byte for byte. If the file has changed since, an undo only removes the
+//! entry.
 
 mod client_file;
 mod gateway_entry;
@@ -104,15 +105,16 @@ pub enum ConnectError {
 /// A change that is computed but not written yet.
 pub struct Change {
     plan: Plan,
-    /// Whether an undo restores exactly the former bytes of the file. If this change is an undo, it does so itself; if
-    /// this change is a connection, a later undo can do so.
+    /// Whether the file gets exactly its former bytes again: from this change if it is an undo, or from a later undo if
+    /// this change is a connection.
     is_exact: bool,
     /// The data for an undo, which is stored just before the change is written; `None` to delete the stored data.
     undo_data: Option<UndoData>,
     /// The file for that data.
     undo_file: PathBuf,
-    /// The folders to remove together with the file.
-    folders: Vec<PathBuf>,
+    /// The folders that Toolrack created for the file, innermost first. An undo that removes the file removes them,
+    /// too.
+    folders_to_remove: Vec<PathBuf>,
 }
 
 // Prints no texts, which may contain secrets.
@@ -156,8 +158,8 @@ impl Change {
         self.plan.before.is_some() && self.plan.after.is_none()
     }
 
-    /// Returns whether an undo restores exactly the bytes that the file had before the connection. If this change is an
-    /// undo, it does so itself; if this change is a connection, a later undo can do so.
+    /// Returns whether the file gets exactly the bytes again that it had before the connection: from this change if it
+    /// is an undo, or from a later undo if this change is a connection.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.is_exact
@@ -166,8 +168,9 @@ impl Change {
     /// Writes the change. Blocks up to 5 s while another Toolrack process edits the file.
     ///
     /// # Errors
-    /// [`ConnectError::Changed`] if the file has changed since the change was computed, and any error of writing. The
-    /// file is then unchanged.
+    /// [`ConnectError::Changed`] if the file has changed since the change was computed,
+    /// [`ConnectError::WriteProtected`], [`ConnectError::NotKept`], and [`ConnectError::Edit`] for any other error of
+    /// writing. The file is then unchanged.
     pub fn write(&self) -> Result<(), ConnectError> {
         if self.is_nothing() {
             return Ok(());
@@ -176,8 +179,8 @@ impl Change {
         if path.metadata().is_ok_and(|file| file.permissions().readonly()) {
             return Err(ConnectError::WriteProtected { path });
         }
-        // Store the data for the undo before the file is written: unused data does no harm, but without the data the
-        // file could not be restored.
+        // The data for the undo is stored before the file is written. If the write then fails, the unused data does no
+        // harm; in the other order, a file could be changed without the data to restore it.
         let store_undo_data = || match &self.undo_data {
             Some(undo_data) => undo_data.store(&self.undo_file),
             None => Ok(()),
@@ -189,7 +192,7 @@ impl Change {
             undo_data::forget(&self.undo_file);
         }
         // Remove the innermost folder first. A folder with other files stays.
-        for folder in &self.folders {
+        for folder in &self.folders_to_remove {
             if std::fs::remove_dir(folder).is_err() {
                 break;
             }
@@ -225,7 +228,8 @@ pub fn names(client_file: &ClientFile) -> Result<Vec<String>, ConnectError> {
 /// data for an undo in the folder `undo_folder`.
 ///
 /// # Errors
-/// [`ConnectError`]
+/// [`ConnectError::Taken`] if another server is called `name`, [`ConnectError::NoHttp`] if the program cannot use
+/// `reach`, and [`ConnectError::Edit`] if the file cannot be read or edited.
 pub fn connect(
     client_file: &ClientFile,
     name: &str,
@@ -258,26 +262,27 @@ pub fn connect(
         (Some(earlier_undo_data), _) => earlier_undo_data.followed_by(&plan),
         // The text before this change has an entry of Toolrack, so an undo must not restore it.
         (None, Some(_)) => None,
-        (None, None) => UndoData::of(&plan, missing_folders(&plan.path)),
+        (None, None) => UndoData::for_plan(&plan, missing_folders(&plan.path)),
     };
-    Ok(Change { plan, is_exact: undo_data.is_some(), undo_data, undo_file, folders: Vec::new() })
+    Ok(Change { plan, is_exact: undo_data.is_some(), undo_data, undo_file, folders_to_remove: Vec::new() })
 }
 
-/// Computes the change that removes Toolrack's gateway, the server `name`, from `client_file`. With the data that
-/// [`Change::write`] stored in `undo_folder`, the file gets its former bytes again, unless it has changed since; then
-/// only the entry is removed.
+/// Computes the change that removes Toolrack's gateway, the server `name`, from `client_file`. If the file has not
+/// changed since [`Change::write`] wrote it, the change restores its former bytes, with the data in `undo_folder`. If
+/// it has changed, the change only removes the entry.
 ///
 /// # Errors
-/// [`ConnectError`]
+/// [`ConnectError::NotConnected`] if there is no server `name`, [`ConnectError::Taken`] if it is not Toolrack's, and
+/// [`ConnectError::Edit`] if the file cannot be read or edited.
 pub fn undo(client_file: &ClientFile, name: &str, undo_folder: &Path) -> Result<Change, ConnectError> {
     let (path, current_text) = other_programs::read_text(&client_file.path)?;
     let undo_file = undo_data::file_for(undo_folder, client_file, &path, name);
     if let (Some(undo_data), Some(current_text)) = (UndoData::read(&undo_file), &current_text)
         && let Some(original) = undo_data.original_content(current_text)
     {
-        let folders = if original.is_none() { undo_data.folders() } else { Vec::new() };
+        let folders_to_remove = if original.is_none() { undo_data.folders() } else { Vec::new() };
         let plan = Plan { path, before: Some(current_text.clone()), after: original };
-        return Ok(Change { plan, is_exact: true, undo_data: None, undo_file, folders });
+        return Ok(Change { plan, is_exact: true, undo_data: None, undo_file, folders_to_remove });
     }
     match name_state(client_file, name)? {
         NameState::Free => Err(ConnectError::NotConnected { path, name: name.to_owned() }),
@@ -285,7 +290,7 @@ pub fn undo(client_file: &ClientFile, name: &str, undo_folder: &Path) -> Result<
         NameState::Gateway => {
             let plan =
                 other_programs::plan(&client_file.path, &client_file.servers_location, name, EntryChange::Remove)?;
-            Ok(Change { plan, is_exact: false, undo_data: None, undo_file, folders: Vec::new() })
+            Ok(Change { plan, is_exact: false, undo_data: None, undo_file, folders_to_remove: Vec::new() })
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the dialects of configuration files, which list servers at different places.
+//! Reads the dialects of configuration files: the formats of several programs, which list servers at different places.
 //!
 //! | file | servers |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | Codex | `[mcp_servers.name]` in TOML |
 //! | `toolrack.toml` | `[[defaults.mcp]]` with `name = …`, and `[[agents.mcp]]` below `[[agents]]` with `id = …` |
 //!
-//! JSON may have comments and trailing commas. An entry (the configuration of one server) has the same
-//! meaning everywhere (see [`crate::entry`]), except for one field: in `.gemini/settings.json`, `url` is an address of SSE.
+//! JSON may have comments and trailing commas. An entry (the configuration of one server) has the same meaning
+//! everywhere (see [`crate::entry`]), except for one field: in `.gemini/settings.json`, `url` is an address of SSE.
 
 pub(crate) mod json;
 pub(crate) mod toml;
@@ -23,7 +23,7 @@ use crate::{
     problem::Problem,
 };
 
-/// The servers of one file, in the order of the file, and the problems outside of them.
+/// The servers of one file, in the order of the file, and the problems that concern no single server.
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
     /// The entries as they are written.
@@ -32,7 +32,7 @@ pub(crate) struct Servers {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// The servers of one agent. They are used in addition to the shared servers, or instead of them.
+/// The servers of one agent, in addition to the shared servers. A server replaces a shared one of the same name.
 #[derive(Clone, Debug)]
 pub(crate) struct Agent {
     pub(crate) id: String,
@@ -42,7 +42,7 @@ pub(crate) struct Agent {
 /// Finds the servers of `document`. The name of the file determines whether it is TOML; any other file is JSON.
 ///
 /// # Errors
-/// The file cannot be parsed, or has something else in the place of its servers.
+/// The file cannot be parsed, or the place of its servers has a value that is not an object of servers.
 pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     if document.path.as_deref().is_some_and(is_toml) { toml::servers(document) } else { json::servers(document) }
 }
@@ -69,7 +69,8 @@ fn lower_first(message: &str) -> String {
     }
 }
 
+/// Returns the error that `node` is not an object. `subject` is its name in the message.
 pub(crate) fn not_an_object(document: &Document, node: &Node, subject: &str) -> Box<Problem> {
     let message = format!("{subject} must be an object of servers, not {}", node.kind());
-    Box::new(document.locate(Problem::error(message), node.at.clone()))
+    Box::new(document.locate(Problem::error(message), node.span.clone()))
 }

@@ -17,8 +17,8 @@ use crate::problem::{Problem, Snippet};
 use lines::{Line, Lines};
 pub(crate) use masked::mask_line;
 
-/// The largest file that is read: 4 MiB. Configurations are a thousand times smaller; the bound keeps out devices and
-/// logs.
+/// The size of the largest file that is read: 4 MiB. Configurations are a thousand times smaller; the bound keeps out
+/// devices and logs.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The maximum number of characters of a line that a snippet shows.
@@ -95,86 +95,91 @@ impl Document {
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Some(Self::new(Some(path.to_owned()), &text))),
             Err(error) => {
-                let at = error.utf8_error().valid_up_to();
+                let valid_length = error.utf8_error().valid_up_to();
                 let mut problem = Problem::error("the file is not UTF-8 text").in_file(path);
-                let valid = String::from_utf8_lossy(&error.as_bytes()[..at]).into_owned();
-                (problem.line, problem.column) = Self::new(None, &valid).line_and_column(at);
+                let valid_text = String::from_utf8_lossy(&error.as_bytes()[..valid_length]).into_owned();
+                (problem.line, problem.column) = Self::new(None, &valid_text).line_and_column(valid_length);
                 Err(Box::new(problem.hint("save it as UTF-8")))
             }
         }
     }
 
-    /// Returns `text` as the whole content of the file: after a byte order mark if the file begins with one.
+    /// Returns the whole content of the file for the new text `text`: with a byte order mark before it if the file
+    /// begins with one.
     pub(crate) fn restore_byte_order_mark(&self, text: &str) -> String {
         let mark =
             if self.has_byte_order_mark { BYTE_ORDER_MARK.encode_utf8(&mut [0; 3]).to_owned() } else { String::new() };
         mark + text
     }
 
-    /// Returns `problem` with the position `at` in this file.
-    pub(crate) fn locate(&self, mut problem: Problem, at: Range<usize>) -> Problem {
+    /// Returns `problem` with the path of this file, and with the line, the column and the snippet of the bytes `span`.
+    pub(crate) fn locate(&self, mut problem: Problem, span: Range<usize>) -> Problem {
         problem.path.clone_from(&self.path);
-        (problem.line, problem.column) = self.line_and_column(at.start);
-        problem.snippet = Some(self.snippet(at));
+        (problem.line, problem.column) = self.line_and_column(span.start);
+        problem.snippet = Some(self.snippet(span));
         problem
     }
 
-    /// Returns the line of the byte `at`, from 1; `None` if the text comes from no file.
-    pub(crate) fn line_of(&self, at: usize) -> Option<usize> {
+    /// Returns the number of the line that contains the byte `offset`, from 1; `None` if the text comes from no file.
+    pub(crate) fn line_of(&self, offset: usize) -> Option<usize> {
         self.path.as_ref()?;
-        Some(self.lines.number(&self.text, self.char_boundary(at)))
+        Some(self.lines.number_at(&self.text, self.char_boundary(offset)))
     }
 
-    /// Returns line and column of the byte `at`, both from 1, the column in characters.
-    fn line_and_column(&self, at: usize) -> (Option<usize>, Option<usize>) {
-        let at = self.char_boundary(at);
-        let (line, before) = self.lines.with_line(&self.text, at, |line| (line.number, line.chars_before(at)));
-        (Some(line), Some(before + 1))
+    /// Returns the line and the column of the byte `offset`, both from 1, the column in characters.
+    fn line_and_column(&self, offset: usize) -> (Option<usize>, Option<usize>) {
+        let offset = self.char_boundary(offset);
+        let (line, chars_before) =
+            self.lines.with_line(&self.text, offset, |line| (line.number, line.chars_before(offset)));
+        (Some(line), Some(chars_before + 1))
     }
 
-    /// Returns the line of `at.start`, with `at` marked as far as it is in that line.
-    fn snippet(&self, at: Range<usize>) -> Snippet {
-        let start = self.char_boundary(at.start);
+    /// Returns the line in which `span` begins, with the part of `span` in that line marked.
+    fn snippet(&self, span: Range<usize>) -> Snippet {
+        let start = self.char_boundary(span.start);
         self.lines.with_line(&self.text, start, |line| {
-            // `at` may begin in the line break, behind the content of the line.
-            let line_end = line.start + line.bytes.max(start - line.start);
-            let end = self.char_boundary(at.end.clamp(start, line_end));
-            let from = line.chars_before(start);
-            snippet(line, from, line.chars_before(end) - from)
+            // `span` may begin in the line break, behind the content of the line.
+            let line_end = line.start + line.byte_length.max(start - line.start);
+            let end = self.char_boundary(span.end.clamp(start, line_end));
+            let mark_start = line.chars_before(start);
+            snippet(line, mark_start, line.chars_before(end) - mark_start)
         })
     }
 
-    /// Returns `at`, moved back to a character boundary inside the text.
-    fn char_boundary(&self, at: usize) -> usize {
-        self.text.floor_char_boundary(at)
+    /// Returns `offset`, moved back to a character boundary inside the text.
+    fn char_boundary(&self, offset: usize) -> usize {
+        self.text.floor_char_boundary(offset)
     }
 }
 
-/// Returns the snippet of `line` that marks `marked` characters after the first `from`.
-fn snippet(line: &Line, from: usize, marked: usize) -> Snippet {
-    let masked = &line.masked_chars;
-    let skip = if masked.len() > MAX_SNIPPET_CHARS { from.saturating_sub(MAX_CHARS_BEFORE_MARK) } else { 0 };
-    let part = |range: Range<usize>| {
-        let range = range.start.min(masked.len())..range.end.min(masked.len());
-        let part: String = masked[range].iter().map(|&c| if c == '\t' { ' ' } else { c }).collect();
+/// Returns the snippet of `line` that marks `mark_length` characters from the character `mark_start` on.
+fn snippet(line: &Line, mark_start: usize, mark_length: usize) -> Snippet {
+    let line_chars = &line.masked_chars;
+    let skipped =
+        if line_chars.len() > MAX_SNIPPET_CHARS { mark_start.saturating_sub(MAX_CHARS_BEFORE_MARK) } else { 0 };
+    let printable = |range: Range<usize>| {
+        let range = range.start.min(line_chars.len())..range.end.min(line_chars.len());
+        let part: String = line_chars[range].iter().map(|&c| if c == '\t' { ' ' } else { c }).collect();
         for_line(&part).into_owned()
     };
-    let shown_end = skip + MAX_SNIPPET_CHARS;
-    let before = if skip > 0 { format!("…{}", part(skip..from)) } else { part(0..from) };
-    let mark = part(from..(from + marked).min(shown_end));
-    let after = part((from + marked).min(shown_end)..shown_end);
-    let more = if masked.len() > shown_end { "…" } else { "" };
-    Snippet { start: before.width(), width: mark.width().max(1), text: format!("{before}{mark}{after}{more}") }
+    let shown_end = skipped + MAX_SNIPPET_CHARS;
+    let mark_end = (mark_start + mark_length).min(shown_end);
+    let before = if skipped > 0 { format!("…{}", printable(skipped..mark_start)) } else { printable(0..mark_start) };
+    let mark = printable(mark_start..mark_end);
+    let after = printable(mark_end..shown_end);
+    let ellipsis = if line_chars.len() > shown_end { "…" } else { "" };
+    Snippet { start: before.width(), width: mark.width().max(1), text: format!("{before}{mark}{after}{ellipsis}") }
 }
 
-/// Returns whether `path` gives its content only once: a pipe, such as that of `<(command)`, or a device. In `/dev/fd`,
-/// macOS has the open files of this process with one position each, so that also a regular file there is read once.
+/// Returns whether `path` gives its content only once: a pipe, such as that of `<(command)`, or a device. The files in
+/// `/dev/fd` are the open files of this process. On macOS, opening one again continues at the position of the earlier
+/// reader, so even a regular file there can be read only once.
 fn is_stream(path: &Path) -> std::io::Result<bool> {
     let metadata = std::fs::metadata(path)?;
     Ok(!metadata.is_dir() && (!metadata.is_file() || path.starts_with("/dev/fd")))
 }
 
-/// Reads a regular file of at most `max_bytes`.
+/// Like [`read_bytes`], but any file other than a regular one is an error.
 fn read_regular_file(path: &Path, max_bytes: u64) -> std::io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));
@@ -182,7 +187,7 @@ fn read_regular_file(path: &Path, max_bytes: u64) -> std::io::Result<Vec<u8>> {
     read_bytes(path, max_bytes)
 }
 
-/// Reads a file of at most `max_bytes`; a longer one is an error.
+/// Reads the file `path`. A file of more than `max_bytes` is an error.
 fn read_bytes(path: &Path, max_bytes: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;

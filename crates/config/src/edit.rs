@@ -1,9 +1,9 @@
 //! Changes one entry (the configuration of one server) of a configuration file, and no other part of the file.
 //!
 //! An edit is a splice: the text before and after the entry is copied byte for byte, with its comments, unknown keys,
-//! indentation and line ends. (jsonc-parser's own editor rewrites the lines around a change, and toml_edit the line
-//! ends of the whole file.) Before a file is written, the new text is parsed again, and an edit is refused if it would
-//! change another entry.
+//! indentation and line ends. The editors of the libraries change more: that of jsonc-parser rewrites the lines around
+//! a change, and toml_edit the line ends of the whole file. Before a file is written, the new text is parsed again, and
+//! an edit is refused if it would change another entry.
 //!
 //! A lock on the file's folder excludes other Toolrack processes, and the file is replaced in one step, so that neither
 //! a crash nor a reader ever sees half of it. New files are readable only by their owner (0600), because they often
@@ -58,7 +58,7 @@ pub struct Options {
 pub struct Edited {
     /// The file, with symbolic links followed.
     pub path: PathBuf,
-    /// Whether the file was created.
+    /// Whether the edit created the file.
     pub created: bool,
     /// The change in the form of a unified diff, with secrets hidden. Empty when nothing changed.
     pub diff: String,
@@ -74,7 +74,7 @@ pub struct Edited {
 /// The reason why a file was not edited. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// The entry has errors in it.
+    /// The entry has errors.
     #[error("`{}` cannot be added: {}", for_line(name), joined_errors(problems))]
     Invalid {
         /// The entry's name.
@@ -212,13 +212,14 @@ pub struct NotAdded {
 }
 
 /// Adds several entries to the file at `path`, each as [`add`] does, and writes the file once: with all of them or not
-/// at all. Returns an item for each entry, in their order; each diff is against the file with the entries before it.
+/// at all. Returns the edit of each entry, in the order of `entries`. The diff of each is against the file that already
+/// has the entries before it. Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
 /// [`NotAdded`]; the file is then unchanged.
 pub fn add_all(path: &Path, entries: &BTreeMap<String, Json>, options: Options) -> Result<Vec<Edited>, NotAdded> {
     let Some(first) = entries.keys().next() else { return Ok(Vec::new()) };
-    // The entry in work, which an error is about.
+    // The entry that is being added, for an error about it.
     let mut current_name = first.as_str();
     let mut add_each = || -> Result<_, EditError> {
         let mut warnings = Vec::new();
@@ -278,8 +279,8 @@ pub fn remove(path: &Path, name: &str, options: Options) -> Result<Edited, EditE
     })
 }
 
-/// Enables or disables the entry `name`. If the file has no such entry, adds one with only `enabled`, which switches
-/// the entry of a weaker layer.
+/// Enables or disables the entry `name`. If the file has no such entry, adds one that has only `enabled`: it enables or
+/// disables the entry of the same name in another file.
 ///
 /// Blocks up to 5 s while another process edits the file.
 ///
@@ -294,20 +295,20 @@ pub fn switch(path: &Path, name: &str, enabled: bool, options: Options) -> Resul
     })
 }
 
-/// Refuses a new entry with errors, or with `***` in place of a secret; returns the warnings about a valid one.
+/// Returns the warnings about a new entry. It is an error if the entry has errors, or `***` in place of a secret.
 fn check_new(name: &str, entry: &Json) -> Result<Vec<Problem>, EditError> {
     hidden::refuse_hidden(name, entry)?;
     check(name, entry)
 }
 
-/// Refuses an entry with errors; returns the warnings about a valid one.
+/// Returns the warnings about an entry. It is an error if the entry has errors.
 fn check(name: &str, entry: &Json) -> Result<Vec<Problem>, EditError> {
-    let raw = Member { name: name.to_owned(), name_at: 0..0, node: Node::from_json(entry) };
+    let raw = Member { name: name.to_owned(), name_span: 0..0, node: Node::from_json(entry) };
     let mut report = Report::new(None, name);
     decode(&raw, &mut report);
-    let broken = report.has_errors();
+    let has_errors = report.has_errors();
     let problems = report.into_problems();
-    if broken {
+    if has_errors {
         return Err(EditError::Invalid { name: name.to_owned(), problems });
     }
     Ok(problems)
@@ -332,6 +333,7 @@ pub fn validate(name: &str, text: &str) -> (Vec<String>, Vec<Problem>) {
     (names, problems)
 }
 
+/// Returns the error that `file` has no entry `name`, with a similar name that it has.
 fn missing(file: &dyn EditableFile, name: &str) -> EditError {
     let names = file.names();
     EditError::Missing {
@@ -354,7 +356,7 @@ trait EditableFile {
     /// Returns the names of its entries.
     fn names(&self) -> Vec<String>;
 
-    /// Returns whether there is an entry `name`; an error when there are two.
+    /// Returns whether the file has an entry `name`. It is an error if it has two of them.
     fn find(&self, name: &str) -> Result<bool, EditError> {
         match self.names().iter().filter(|other| *other == name).count() {
             0 | 1 => Ok(self.names().iter().any(|other| other == name)),
@@ -365,8 +367,8 @@ trait EditableFile {
     /// Returns whether the entry `name` is Toolrack's own, which no other program reads.
     fn is_toolrack_entry(&self, name: &str) -> bool;
 
-    /// Converts `entry` into the format of the program that owns the file; an error when that format cannot express a
-    /// part of it.
+    /// Converts `entry` into the format of the program that owns the file. It is an error if that format cannot express
+    /// a part of the entry.
     fn translated(&self, name: &str, entry: &Json) -> Result<Json, EditError>;
 
     /// Adds an entry, in the format of the file. The name must be free.
@@ -375,14 +377,14 @@ trait EditableFile {
     /// Replaces the entry `name` by `entry`, which is in the format of the file.
     fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError>;
 
-    /// Sets one member of the entry `name`, or of an object in it; without a value, removes it. `None` if the member
-    /// has a form in which it cannot be changed alone.
+    /// Sets the member at `path` in the entry `name` to `value`, or removes the member if there is no `value`. `None`
+    /// if the member is written in a form in which it cannot be changed alone.
     fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String>;
 
     /// Removes the entry `name`.
     fn remove(&self, name: &str) -> Result<String, EditError>;
 
-    /// Enables or disables the entry `name`, with the field that the entry has for that, or with a new one.
+    /// Enables or disables the entry `name`: changes its `enabled` or `disabled`, or adds such a field.
     fn switch(&self, name: &str, enabled: bool) -> Result<String, EditError>;
 
     /// Returns the entries and all other parts of the file, to compare it before and after an edit.
@@ -396,7 +398,7 @@ trait EditableFile {
         &self.document().text
     }
 
-    /// Returns the error for a form of the file that cannot be edited safely.
+    /// Returns the error that the file is written in a form that cannot be edited safely.
     fn unsafe_edit_error(&self) -> EditError {
         EditError::Unsafe { path: self.path() }
     }
@@ -440,13 +442,13 @@ fn reparsed(file: &dyn EditableFile, text: &str) -> Result<Box<dyn EditableFile>
 
 fn open(document: Document) -> Result<Box<dyn EditableFile>, EditError> {
     match document.path.as_deref().is_some_and(dialect::is_toml) {
-        true => Ok(Box::new(toml::TomlFile::of(document)?)),
-        false => Ok(Box::new(objects::JsonFile::of(document)?)),
+        true => Ok(Box::new(toml::TomlFile::open(document)?)),
+        false => Ok(Box::new(objects::JsonFile::open(document)?)),
     }
 }
 
-/// The maximum number of attempts at an edit. An edit is computed anew when a program that does not use the lock has
-/// written the file in the meantime.
+/// The maximum number of attempts at an edit. A program that does not use the lock may write the file during an edit,
+/// which is then computed anew.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Changes the entry `name` of the file at `path`.
@@ -460,7 +462,7 @@ fn change(
     Ok(Edited { created, ..edited })
 }
 
-/// Changes the entry `name` of a file that is open. Returns the new text, and what has changed.
+/// Changes the entry `name` of the parsed file `file`. Returns the new text, and a description of the change.
 fn edit_open_file(
     file: &dyn EditableFile,
     name: &str,
@@ -470,7 +472,7 @@ fn edit_open_file(
     let after = ensure_safe(file, &text)?;
     let edited = Edited {
         path: file.path(),
-        // Only the caller knows whether the file exists, and sets this.
+        // The caller sets this, because only the caller knows whether the file exists.
         created: false,
         diff: diff::unified(&file.path(), file.text(), &text),
         warnings: Vec::new(),
@@ -480,8 +482,8 @@ fn edit_open_file(
     Ok((text, edited))
 }
 
-/// Calls `edit` with the file at `path`, and writes the text that `edit` returns. Returns the second value of `edit`,
-/// and whether the file was created. With `dry_run`, writes nothing.
+/// Calls `edit` with the file at `path`, and writes the text that `edit` returns, unless `dry_run` is set. Returns the
+/// second value of `edit`, and whether the file was created.
 fn rewrite<T>(
     path: &Path,
     dry_run: bool,
@@ -495,7 +497,7 @@ fn rewrite<T>(
         let (text, edited) = edit(&*file)?;
         let content = file.document().restore_byte_order_mark(&text);
         if !dry_run && text != file.text() && !write::replace_if_unchanged(&target, before.as_deref(), &content)? {
-            // The file is no longer what this attempt has read.
+            // Another program has changed the file since this attempt read it.
             return Ok(None);
         }
         Ok(Some((edited, before.is_none() && !dry_run)))
@@ -568,11 +570,15 @@ pub(crate) fn every_edit(path: &str, text: &str) {
         return;
     }
     assert!(contains_in_order(&added, file.text()), "{added}");
-    let Ok(with) = opened(&added) else { panic!("{added}") };
-    assert!(matches!(with.find("new"), Ok(true)), "{added}");
-    for change in [with.switch("new", false), with.replace("new", &json!({ "command": "y" })), with.remove("new")] {
+    let Ok(file_with_new) = opened(&added) else { panic!("{added}") };
+    assert!(matches!(file_with_new.find("new"), Ok(true)), "{added}");
+    for change in [
+        file_with_new.switch("new", false),
+        file_with_new.replace("new", &json!({ "command": "y" })),
+        file_with_new.remove("new"),
+    ] {
         let Ok(changed) = change else { panic!("{added}") };
-        assert!(ensure_safe(&*with, &changed).is_ok(), "{changed}");
+        assert!(ensure_safe(&*file_with_new, &changed).is_ok(), "{changed}");
         assert!(contains_in_order(&changed, file.text()), "{changed}");
     }
 }
@@ -581,8 +587,8 @@ pub(crate) fn every_edit(path: &str, text: &str) {
 #[cfg(feature = "fuzzing")]
 fn contains_in_order(text: &str, part: &str) -> bool {
     let mut chars = text.chars();
-    let mut kept = part.chars().filter(|c| !c.is_whitespace() && *c != ',');
-    kept.all(|c| chars.any(|other| other == c))
+    let mut expected_chars = part.chars().filter(|c| !c.is_whitespace() && *c != ',');
+    expected_chars.all(|c| chars.any(|other| other == c))
 }
 
 #[cfg(test)]

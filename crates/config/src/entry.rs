@@ -1,10 +1,10 @@
 //! Reads one entry of a file, which is the configuration of one server. The result is a [`ServerSpec`], or all problems
 //! of the entry.
 //!
-//! Entries are the same in all dialects. The name of a field may be in `camelCase`, `kebab-case` or `snake_case`. It may
-//! also be the name that another program has for the same thing: a file that programs share can be read as it is. Unknown
-//! fields are warnings and are kept when the file is edited. A field of the other transport is an error, because it
-//! shows that the entry does not do what its author thinks.
+//! Entries are the same in all dialects. The name of a field may be in `camelCase`, `kebab-case` or `snake_case`. It
+//! may also be the name that another program has for the same thing, so that programs can share a file. An unknown
+//! field is a warning, and stays when the file is edited. A field of the other transport (a local program or a remote
+//! address) is an error: the entry does not do what its author thinks.
 
 mod bounds;
 mod container;
@@ -48,35 +48,35 @@ pub(crate) enum Decoded {
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
     document: Option<&'a Document>,
-    entry: &'a str,
+    entry_name: &'a str,
     problems: Vec<Problem>,
     /// The names of the fields that set nothing: unknown fields, notes, and fields of the other transport.
     ignored: Vec<String>,
 }
 
 impl<'a> Report<'a> {
-    /// Creates a report on an entry of `document`, or on one that is in no file.
-    pub(crate) fn new(document: Option<&'a Document>, entry: &'a str) -> Self {
-        Self { document, entry, problems: Vec::new(), ignored: Vec::new() }
+    /// Creates a report on the entry `entry_name` of `document`. An entry without a document is in no file.
+    pub(crate) fn new(document: Option<&'a Document>, entry_name: &'a str) -> Self {
+        Self { document, entry_name, problems: Vec::new(), ignored: Vec::new() }
     }
 
-    /// Adds `problem`, which is at the position `at` of the document.
-    pub(crate) fn add(&mut self, problem: Problem, at: &Range<usize>) {
-        let problem = problem.in_entry(self.entry);
+    /// Adds `problem`, which is at the bytes `span` of the document.
+    pub(crate) fn add(&mut self, problem: Problem, span: &Range<usize>) {
+        let problem = problem.in_entry(self.entry_name);
         self.problems.push(match self.document {
-            Some(document) => document.locate(problem, at.clone()),
+            Some(document) => document.locate(problem, span.clone()),
             None => problem,
         });
     }
 
-    fn error(&mut self, at: &Range<usize>, field: &str, message: impl Into<String>) {
-        self.add(Problem::error(message).field(field), at);
+    fn error(&mut self, span: &Range<usize>, field: &str, message: impl Into<String>) {
+        self.add(Problem::error(message).field(field), span);
     }
 
-    /// Adds the error that an entry has both `first` and `second`.
+    /// Adds the error that an entry has the fields `first` and `second`, which are two names of the same field.
     fn report_two_names(&mut self, first: &str, second: &Member) {
         let message = format!("`{first}` and `{}` are two names of the same field", second.name);
-        self.add(Problem::error(message).field(&second.name).hint("keep one of them"), &second.name_at);
+        self.add(Problem::error(message).field(&second.name).hint("keep one of them"), &second.name_span);
     }
 
     pub(crate) fn has_errors(&self) -> bool {
@@ -97,11 +97,11 @@ impl<'a> Report<'a> {
 /// Reads one entry.
 pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
     if let Err(error) = ServerName::new(raw.name.as_str()) {
-        report.add(Problem::error(error.to_string()).hint("rename the entry"), &raw.name_at);
+        report.add(Problem::error(error.to_string()).hint("rename the entry"), &raw.name_span);
     }
     let Some(members) = raw.node.members() else {
         let message = format!("an entry must be an object, not {}", raw.node.kind());
-        report.add(Problem::error(message), &raw.node.at);
+        report.add(Problem::error(message), &raw.node.span);
         return Decoded::Broken;
     };
     report_duplicates(&raw.node, report);
@@ -112,22 +112,24 @@ pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
             _ if fields.report().has_errors() => Decoded::Broken,
             Some(enabled) => Decoded::Switch(enabled),
             None => {
-                fields
-                    .report()
-                    .add(Problem::error("the entry is empty").hint("a server needs `command` or `url`"), &raw.name_at);
+                fields.report().add(
+                    Problem::error("the entry is empty").hint("a server needs `command` or `url`"),
+                    &raw.name_span,
+                );
                 Decoded::Broken
             }
         };
     }
-    let spec = spec(&mut fields, &raw.name_at).map(|spec| ServerSpec { enabled: enabled.unwrap_or(true), ..spec });
+    let spec =
+        server_spec(&mut fields, &raw.name_span).map(|spec| ServerSpec { enabled: enabled.unwrap_or(true), ..spec });
     match spec {
         Some(spec) if !report.has_errors() => Decoded::Server(Box::new(spec)),
         _ => Decoded::Broken,
     }
 }
 
-/// Reports every name that an object in `node` has twice, even with the value `null`. Of two values, one parser uses
-/// the first and another one the last. So the program that runs could be another one than the user agreed to.
+/// Reports every name that an object in `node` has twice, even with the value `null`. Some parsers use the first value,
+/// others the last, so the user could agree to one program, and another one would run.
 pub(crate) fn report_duplicates(node: &Node, report: &mut Report<'_>) {
     match &node.value {
         Value::List(nodes) => nodes.iter().for_each(|node| report_duplicates(node, report)),
@@ -136,7 +138,7 @@ pub(crate) fn report_duplicates(node: &Node, report: &mut Report<'_>) {
             for member in members {
                 if !names.insert(&*member.name) {
                     let problem = Problem::error(format!("`{}` is given twice", member.name));
-                    report.add(problem.field(&member.name).hint("keep one of them"), &member.name_at);
+                    report.add(problem.field(&member.name).hint("keep one of them"), &member.name_span);
                 }
                 report_duplicates(&member.node, report);
             }
@@ -145,11 +147,11 @@ pub(crate) fn report_duplicates(node: &Node, report: &mut Report<'_>) {
     }
 }
 
-/// Reads the fields of a server. Returns `None` if the entry does not say how the server is reached; other errors are
-/// only in the report.
-fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<ServerSpec> {
-    let kind = transport::kind(fields, name_at)?;
-    let mut spec = ServerSpec::new(transport::decode(kind, fields, name_at));
+/// Reads the fields of a server. Returns `None` if the entry does not say how the server is reached. After any other
+/// error, which is in the report, the result must not be used.
+fn server_spec(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Option<ServerSpec> {
+    let kind = transport::kind(fields, name_span)?;
+    let mut spec = ServerSpec::new(transport::decode(kind, fields, name_span));
     let applies = |row: &Row| !kind.excludes(row);
     // `read_rows` runs three times. First come the fields of this transport.
     bounds::read_rows(fields, &mut spec, |row| applies(row) && row.servers != FieldScope::Any && !row.is_alias());
@@ -167,10 +169,10 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     // Aliases come last, because they replace the fields whose values they set.
     bounds::read_rows(fields, &mut spec, |row| applies(row) && row.is_alias());
     bounds::read_retry(fields, &mut spec.retry);
-    spec.tools = tools::filter(fields, name_at);
+    spec.tools = tools::filter(fields, name_span);
     spec.members = members(fields);
-    check_share(fields, &spec, name_at);
-    report_leftovers(fields, kind);
+    check_share(fields, &spec, name_span);
+    report_unread_fields(fields, kind);
     Some(spec)
 }
 
@@ -182,7 +184,7 @@ fn members(fields: &mut Fields<'_, '_, '_>) -> Vec<Who> {
     let items = fields.texts(field);
     if items.is_empty() {
         fields.report().error(
-            &field.node.at,
+            &field.node.span,
             "for",
             "`for` must name at least one member or group, such as `group:eng`",
         );
@@ -190,19 +192,19 @@ fn members(fields: &mut Fields<'_, '_, '_>) -> Vec<Who> {
     for item in items {
         match Who::read(&item.value) {
             Ok(who) => members.push(who),
-            Err(bad) => fields.report().error(item.at, "for", bad.to_string()),
+            Err(error) => fields.report().error(item.span, "for", error.to_string()),
         }
     }
     members
 }
 
-/// Refuses a server that the members of a tenant would share although each of them gives values for it.
-fn check_share(fields: &mut Fields<'_, '_, '_>, spec: &ServerSpec, name_at: &Range<usize>) {
+/// Reports an error if the members of a tenant share the server although each member gives values of their own for it.
+fn check_share(fields: &mut Fields<'_, '_, '_>, spec: &ServerSpec, name_span: &Range<usize>) {
     let Some(name) = user_values_in(spec).pop_first().filter(|_| spec.share == Some(Share::Tenant)) else { return };
     let problem = Problem::error(format!(
         "`share` is `tenant`, but each member gives a value of their own for `${{user:{name}}}`"
     ));
-    fields.report().add(problem.field("share").hint("leave `share` out, or use `${secret:…}`"), name_at);
+    fields.report().add(problem.field("share").hint("leave `share` out, or use `${secret:…}`"), name_span);
 }
 
 /// Reads `enabled` and its opposite, `disabled`; `None` if the entry has neither.
@@ -213,13 +215,13 @@ fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
     let is_disabled = disabled.and_then(|field| fields.flag(field));
     if let (Some(field), true) = (disabled, is_enabled.is_some() && is_enabled == is_disabled) {
         let message = "`enabled` and `disabled` contradict each other";
-        fields.report().error(&field.node.at, field.name, message);
+        fields.report().error(&field.node.span, field.name, message);
     }
     is_enabled.or(is_disabled.map(|is_disabled| !is_disabled))
 }
 
-/// Reports the remaining fields: fields of the other transport, and unknown fields.
-fn report_leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::TransportKind) {
+/// Reports the fields that are not read yet: fields of the other transport, and unknown fields.
+fn report_unread_fields(fields: &mut Fields<'_, '_, '_>, kind: transport::TransportKind) {
     for (key, field) in fields.take_rest() {
         fields.report().ignored.push(field.name.to_owned());
         if ENTRY.rows.iter().any(|row| kind.excludes(row) && row.is_called(&key)) {
@@ -230,23 +232,23 @@ fn report_leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::TransportK
                 Problem::error(format!("`{}` means nothing to a server of type `{}`", field.name, kind.word()));
             fields.report().add(
                 problem.field(field.name).hint("remove the field, or set `type` to the right transport"),
-                field.name_at,
+                field.name_span,
             );
         } else if !fields::is_note(&key) {
-            let known = ENTRY.rows.iter().filter(|row| !kind.excludes(row)).flat_map(Row::names);
+            let known_names = ENTRY.rows.iter().filter(|row| !kind.excludes(row)).flat_map(Row::names);
             let problem = Problem::warning(format!("`{}` is not a known field", field.name)).field(field.name);
-            let problem = match intended_name(&key, known) {
+            let problem = match intended_name(&key, known_names) {
                 Some(name) => problem.hint(format!("did you mean `{name}`?")),
                 // Fields of other programs have no meaning here.
                 None => problem.hint("it is ignored, and kept when the file is edited").minor(),
             };
-            fields.report().add(problem, field.name_at);
+            fields.report().add(problem, field.name_span);
         }
     }
 }
 
-/// Returns whether a field has no content. Programs that write all their defaults also write empty fields of the other
-/// transport, which are no mistake.
+/// Returns whether a field has an empty value. Some programs write all of their defaults, so an empty field of the
+/// other transport is no mistake.
 fn is_empty(node: &Node) -> bool {
     match &node.value {
         Value::Text(text) => text.is_empty(),

@@ -18,19 +18,23 @@ use crate::home::below_home;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
-    home: Option<PathBuf>,
+    /// The home folder that the system records for the user of this process.
+    system_home: Option<PathBuf>,
 }
 
 impl Environment {
     /// Creates an environment of the given variables.
     pub fn new<K: Into<OsString>, V: Into<OsString>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
-        Self { variables: variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect(), home: None }
+        Self {
+            variables: variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            system_home: None,
+        }
     }
 
     /// Returns the variables of this process as they are now.
     #[must_use]
     pub fn of_process() -> Self {
-        Self { variables: std::env::vars_os().collect(), home: std::env::home_dir() }
+        Self { variables: std::env::vars_os().collect(), system_home: std::env::home_dir() }
     }
 
     /// Returns the value of `name`, when it is set.
@@ -51,8 +55,8 @@ impl Environment {
         Some(PathBuf::from(value))
     }
 
-    /// As [`Self::path`], for a variable of Toolrack's own: a leading `~` is the home folder. A shell replaces it, but
-    /// another program that sets the variable does not.
+    /// As [`Self::path`], for a variable of Toolrack's own, with a leading `~` replaced by the home folder. A shell
+    /// replaces the `~`, but other programs that set the variable do not.
     pub(crate) fn own_path(&self, name: &str) -> Option<PathBuf> {
         let path = self.path(name)?;
         if let (Some(rest), Some(home)) = (path.to_str().and_then(below_home), self.home()) {
@@ -61,10 +65,11 @@ impl Environment {
         Some(path)
     }
 
-    /// Returns the user's home folder: `HOME`, or, for a snapshot of the process, the system's record.
+    /// Returns the user's home folder: `HOME` if it is set and not empty. Otherwise a snapshot of the process returns
+    /// the home folder that the system records for the user, and any other snapshot returns `None`.
     #[must_use]
     pub fn home(&self) -> Option<PathBuf> {
-        self.path("HOME").or_else(|| self.home.clone())
+        self.path("HOME").or_else(|| self.system_home.clone())
     }
 
     /// Returns all variables, by name.
@@ -72,7 +77,7 @@ impl Environment {
         self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 
-    /// Returns the variables that every child process may see; see [`InheritEnv::Safe`].
+    /// Returns the harmless variables, which every child process may see; see [`InheritEnv::Safe`].
     pub fn safe(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.inherited(&InheritEnv::Safe)
     }

@@ -21,7 +21,7 @@ use crate::{
 /// The names of files, each of which selects a dialect.
 const FILES: &[&str] = &["mcp.json", "toolrack.toml", "opencode.json", "config.toml"];
 
-/// The text that no output may contain.
+/// A part of each secret in the tests. No output may contain it.
 const CANARY: &str = "cAnArY7";
 
 /// Splits `data`: the first byte chooses one of `choices`, and the rest is text.
@@ -58,7 +58,7 @@ pub fn imports(data: &[u8]) {
     for offer in &found.offers {
         offer.notes.iter().for_each(|note| assert_printable(note));
         // An offer can be added, and must keep its meaning.
-        let raw = Member { name: offer.name.clone(), name_at: 0..0, node: Node::from_json(&offer.entry) };
+        let raw = Member { name: offer.name.clone(), name_span: 0..0, node: Node::from_json(&offer.entry) };
         let mut report = Report::new(None, &offer.name);
         let Decoded::Server(spec) = decode(&raw, &mut report) else { panic!("{offer:?}") };
         assert_eq!(redact::redact(&spec), offer.view);
@@ -86,7 +86,7 @@ pub fn redaction(data: &[u8]) {
         json!({ "command": "x", "env": { variable: secret } }),
         json!({ "url": "https://x", "headers": { variable: secret } }),
     ] {
-        let raw = Member { name: server.to_owned(), name_at: 0..0, node: Node::from_json(&entry) };
+        let raw = Member { name: server.to_owned(), name_span: 0..0, node: Node::from_json(&entry) };
         let mut report = Report::new(None, server);
         if let Decoded::Server(spec) = decode(&raw, &mut report) {
             assert_hidden(&redact::redact(&spec).to_string());
@@ -121,8 +121,8 @@ fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
         ),
     ];
     let codex = edit::toml_of(&json!({ "mcp_servers": { server: entry } }));
-    let ours = edit::toml_of(&json!({ "defaults": { "mcp": [entry] } }));
-    for text in codex.into_iter().chain(ours) {
+    let toolrack = edit::toml_of(&json!({ "defaults": { "mcp": [entry] } }));
+    for text in codex.into_iter().chain(toolrack) {
         files.push(("config.toml", with_comment("#", &text)));
         files.push(("config.toml", text));
     }
@@ -141,6 +141,7 @@ fn is_secret(text: &str) -> bool {
     })
 }
 
+/// Checks that `shown`, an output, does not contain the canary.
 fn assert_hidden(shown: &str) {
     assert!(!shown.contains(CANARY), "{shown}");
 }
@@ -151,8 +152,8 @@ pub fn placeholders(data: &[u8]) {
     let lookup = |(Reference::Variable(name) | Reference::Secret(name) | Reference::UserValue(name)): Reference<'_>| {
         Ok(name.len().is_multiple_of(2).then(|| name.to_owned()))
     };
-    for bare in [BareName::Placeholder, BareName::Literal] {
-        let expanded = placeholder::expand(&text, bare, &lookup);
+    for bare_name in [BareName::Placeholder, BareName::Literal] {
+        let expanded = placeholder::expand(&text, bare_name, &lookup);
         if !text.contains('$') {
             assert_eq!(expanded.as_deref(), Ok(&*text));
         }
@@ -163,6 +164,7 @@ pub fn placeholders(data: &[u8]) {
     }
 }
 
+/// Checks that `shown`, an output, has no control characters except line breaks.
 fn assert_printable(shown: &str) {
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
 }

@@ -7,9 +7,9 @@ use toolrack_host::{Gate, GateRequest, Verdict};
 
 use crate::Interpolate;
 
-/// Decides as another gate does, but requires the user's approval for a call that would pass on a secret: its arguments
-/// contain a secret that [`Interpolate`] gave to other servers, but not to the server of the tool. If no user can be
-/// asked, the call does not run.
+/// Decides as another gate does, but requires the user's approval for a call that would pass on a secret. In such a
+/// call, the arguments contain a secret that [`Interpolate`] gave to other servers, but not to the server of the tool.
+/// If no user can be asked, the call does not run.
 ///
 /// Without this gate, a model that has seen a secret, or was instructed to fetch one, could pass the secret from one
 /// server to another. Secrets are also found in JSON, base64 and percent-encoding, but not if they are split, encoded
@@ -17,14 +17,14 @@ use crate::Interpolate;
 #[derive(Clone)]
 pub struct SecretGate {
     gate: Arc<dyn Gate>,
-    secrets: Arc<Interpolate>,
+    known_secrets: Arc<Interpolate>,
 }
 
 impl SecretGate {
-    /// Wraps `gate`, and looks for the secrets that `secrets` knows.
+    /// Wraps `gate`. The calls are searched for the secrets that `secrets` has given to servers.
     #[must_use]
     pub fn new(gate: Arc<dyn Gate>, secrets: Arc<Interpolate>) -> Self {
-        Self { gate, secrets }
+        Self { gate, known_secrets: secrets }
     }
 }
 
@@ -38,11 +38,12 @@ impl Gate for SecretGate {
     fn judge(&self, request: &GateRequest<'_>) -> Verdict {
         let verdict = self.gate.judge(request);
         if matches!(verdict, Verdict::Deny { .. })
-            || !self.secrets.has_foreign_secret(request.arguments, request.server)
+            || !self.known_secrets.has_foreign_secret(request.arguments, request.server)
         {
             return verdict;
         }
-        // `lasting: false`: an earlier permanent answer does not count, because it was not about this secret.
+        // `lasting: false`: the user is asked even if they approved all calls of this tool, because that approval was
+        // not about this secret.
         let why = format!("a secret in the arguments that {} was not given", request.server);
         Verdict::Confirm { why, lasting: false }
     }

@@ -1,8 +1,8 @@
-//! Finds `~` at the beginning of a path: the home folder, as in a shell. It has this meaning in every field of an entry
-//! (the configuration of one server) that is a path on this machine.
+//! Finds `~` at the beginning of a path, which stands for the home folder, as in a shell. It has this meaning in each
+//! field of an entry (the configuration of one server) that is a path on this machine.
 
-/// Returns the part of `path` below the home folder: `x` for `~/x`, and nothing for `~`. `None` for any other path,
-/// also for the home of another user (`~ada/x`), which a file may have as its name.
+/// Returns the part of `path` below the home folder: `x` for `~/x`, and an empty text for `~`. `None` for any other
+/// path. In `~ada/x`, the `~` has no special meaning, because a folder may be called `~ada`.
 pub(crate) fn below_home(path: &str) -> Option<&str> {
     match path.strip_prefix('~')? {
         "" => Some(""),

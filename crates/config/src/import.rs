@@ -4,8 +4,8 @@
 //! [`edit::add`](crate::edit::add). It changes nothing, resolves no placeholder, starts no program, and skips special
 //! files such as pipes.
 //!
-//! A field has the meaning that the program which owns the file gives it: `timeout` is in milliseconds for one and in
-//! seconds for another, `url` means SSE for a third. Parts that cannot be converted are left out and listed in
+//! Each field is read as the program reads it to which the file belongs: `timeout` is in milliseconds in some files and
+//! in seconds in others, and in one `url` means SSE. Parts that cannot be converted are left out and listed in
 //! [`Offer::notes`]. A bad entry does not affect the rest of its file, and a bad file does not affect the others; both
 //! are skipped and reported as a [`Problem`]. A name that is given twice makes an entry bad as well, because programs
 //! differ in which of the two they use.
@@ -43,8 +43,8 @@ pub(crate) use places::{files_of_the_project, files_of_the_user};
 pub use seal::{Sealed, SealedSecret, has_secrets};
 use translate::Translated;
 
-/// The largest file of the user that is read: 64 MiB. It is that large because Claude Code stores its history in the file
-/// with its servers.
+/// The size of the largest file of the user that is read: 64 MiB. Claude Code stores its history in the file with its
+/// servers.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A server that another program has configured.
@@ -71,8 +71,7 @@ pub struct Offer {
     /// The only folder for which the user has configured the server; `None` if it is for every folder, or from a
     /// project's file.
     pub private_to: Option<PathBuf>,
-    /// Notes for the user on the parts that were translated, and those that could not be. Safe to print, and without
-    /// secrets.
+    /// Notes for the user on parts that Toolrack has translated or left out. Safe to print, and without secrets.
     pub notes: Vec<String>,
 }
 
@@ -99,17 +98,17 @@ impl Found {
 ///
 /// Reads the files that each program documents for Linux and macOS, honouring `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
 /// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`, but not a project's `.mcp.json`, which Toolrack reads by itself. Never
-/// fails: unusable files and entries are left out and reported. Files beyond 64 MiB are not read, and of a project none
-/// beyond 4 MiB.
+/// fails: unusable files and entries are left out and reported. It reads files of the user of up to 64 MiB, and files
+/// of the project of up to 4 MiB.
 #[must_use]
 pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found {
     let mut found = Found::default();
-    let mut seen = BTreeSet::new();
+    let mut read_files = BTreeSet::new();
     for &client in clients {
         for file in places::files_of(client, environment, cwd) {
             // One file can be found twice: the home folder can be the project, and a file can be a link to another.
             let identity = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
-            if seen.insert((client.id(), identity)) {
+            if read_files.insert((client.id(), identity)) {
                 found.add(&file);
             }
         }
@@ -139,11 +138,11 @@ impl Found {
     /// Adds the servers of `file`, if it exists.
     fn add(&mut self, file: &SourceFile) {
         // A parsed file takes many times its size, and a repository could bring a large one.
-        let read = match file.from_project {
+        let result = match file.from_project {
             true => Document::read(&file.path),
             false => Document::read_up_to(&file.path, MAX_BYTES),
         };
-        match read {
+        match result {
             Ok(Some(document)) => {
                 self.files.push(file.path.clone());
                 self.add_document(file, &document);
@@ -153,7 +152,7 @@ impl Found {
         }
     }
 
-    /// Adds the servers of `file`, which has been read into `document`.
+    /// Adds the servers of `file`, whose content is `document`.
     fn add_document(&mut self, file: &SourceFile, document: &Document) {
         let root = match dialect::parse(document) {
             Ok(Some(root)) => root,
@@ -165,17 +164,17 @@ impl Found {
         for container in containers(file, &root) {
             let Some(members) = container.node.members() else {
                 let problem = Problem::error(format!("`{}` must be an object of servers", container.name));
-                self.problems.push(document.locate(problem, container.node.at.clone()));
+                self.problems.push(document.locate(problem, container.node.span.clone()));
                 continue;
             };
-            let repeated = repeated_names(members);
+            let names_given_twice = repeated_names(members);
             for member in members {
                 // Private servers of a nearer folder come first, and override servers of the same name in a farther
                 // folder.
                 if container.private_to.is_some() && !private_names.insert(&member.name) {
                     continue;
                 }
-                if repeated.contains(&*member.name) {
+                if names_given_twice.contains(&*member.name) {
                     self.report_repeated(document, member);
                 } else {
                     self.offer(&origin, document, member, container.private_to);
@@ -184,12 +183,12 @@ impl Found {
         }
     }
 
-    /// Reports an entry whose name others in the same object have. Programs differ in which of them they use, so none
-    /// is offered.
+    /// Reports an entry if another one in the same object has the same name. Programs differ in which of the two they
+    /// use, so neither is offered.
     fn report_repeated(&mut self, document: &Document, raw: &Member) {
         let mut report = Report::new(Some(document), &raw.name);
         let problem = Problem::error("the file has several entries of this name");
-        report.add(problem.hint("keep one; until then none is imported"), &raw.name_at);
+        report.add(problem.hint("keep one; until then none is imported"), &raw.name_span);
         self.problems.extend(report.into_problems());
     }
 
@@ -198,7 +197,7 @@ impl Found {
         let mut report = Report::new(Some(document), &raw.name);
         if is_from_extension(origin.file.client, &raw.node) {
             let problem = Problem::warning("an extension of Zed provides this server, and its entry has no command");
-            report.add(problem.hint("add the server itself with `toolrack add`"), &raw.name_at);
+            report.add(problem.hint("add the server itself with `toolrack add`"), &raw.name_span);
             return self.problems.extend(report.into_problems());
         }
         report_duplicates(&raw.node, &mut report);
@@ -215,7 +214,7 @@ impl Found {
                 self.offers.push(Offer {
                     client: origin.file.client,
                     path: origin.file.path.clone(),
-                    line: document.line_of(raw.name_at.start),
+                    line: document.line_of(raw.name_span.start),
                     name: raw.name,
                     hash: hash(&raw.node),
                     entry: raw.node.to_json(),
@@ -227,7 +226,7 @@ impl Found {
             }
             Decoded::Switch(_) => {
                 let problem = Problem::warning("this only enables or disables a server that is configured elsewhere");
-                report.add(problem.hint("there is nothing to import"), &raw.name_at);
+                report.add(problem.hint("there is nothing to import"), &raw.name_span);
                 self.problems.extend(report.into_problems());
             }
             Decoded::Broken => self.problems.extend(report.into_problems()),
@@ -235,7 +234,7 @@ impl Found {
     }
 }
 
-/// The file that entries come from, and the settings in it that concern the entries.
+/// The file that an entry comes from, and those settings outside of the entry that concern it.
 #[derive(Debug)]
 struct Origin<'a> {
     file: &'a SourceFile,
@@ -267,16 +266,16 @@ struct Container<'a> {
 fn containers<'a>(file: &'a SourceFile, root: &'a Node) -> Vec<Container<'a>> {
     let container_at = |path: &[&str]| {
         let node = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node))?;
-        let is_there = !matches!(node.value, Value::Null);
-        is_there.then(|| Container { name: path.join("."), node, private_to: None })
+        let is_present = !matches!(node.value, Value::Null);
+        is_present.then(|| Container { name: path.join("."), node, private_to: None })
     };
     match file.client {
         Client::ClaudeCode => {
-            let private = file.cwd.ancestors().filter_map(|folder| {
+            let private_containers = file.cwd.ancestors().filter_map(|folder| {
                 let node = &claude_project(root, folder)?.get("mcpServers")?.node;
                 Some(Container { name: "mcpServers".to_owned(), node, private_to: Some(folder) })
             });
-            private.chain(container_at(&["mcpServers"])).collect()
+            private_containers.chain(container_at(&["mcpServers"])).collect()
         }
         Client::VsCode => {
             // In VS Code's settings, a dot in a key stands for one level of nesting (`mcp.servers`).
@@ -346,8 +345,8 @@ fn disabled_servers<'a>(file: &SourceFile, root: &'a Node) -> Vec<(&'a str, &'st
             let mut disabled: Vec<_> = excluded.into_iter().map(|name| (name, "mcp.excluded")).collect();
             if let Some(allowed) = texts_of(settings, "allowed") {
                 let servers = root.get("mcpServers").and_then(|member| member.node.members()).unwrap_or_default();
-                let rest = servers.iter().map(|member| &*member.name).filter(|name| !allowed.contains(name));
-                disabled.extend(rest.map(|name| (name, "mcp.allowed")));
+                let not_allowed = servers.iter().map(|member| &*member.name).filter(|name| !allowed.contains(name));
+                disabled.extend(not_allowed.map(|name| (name, "mcp.allowed")));
             }
             disabled
         }

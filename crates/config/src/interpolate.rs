@@ -104,24 +104,24 @@ pub fn is_stored_secret_name(name: &str) -> bool {
 pub struct Interpolate {
     state: RwLock<State>,
     secret_store: Option<Arc<dyn Secrets>>,
-    /// The folder with the home folders of confined servers.
-    homes: Option<PathBuf>,
-    /// The folder with the working folders of servers.
+    /// The folder in which each confined server has its own home folder.
+    homes_folder: Option<PathBuf>,
+    /// The folder in which each server has its own working folder, as the entries name it.
     own_folders: Option<PathBuf>,
-    /// The folder below which the working folders are really created, if that is not `own_folders`.
+    /// The folder in which the working folders are created, if it is not `own_folders`.
     own_folders_moved_to: Option<PathBuf>,
-    /// Another resolver. This one conceals the secrets of that resolver, too.
+    /// Another resolver, whose secrets this one conceals, too.
     other_resolver: Option<Arc<Interpolate>>,
 }
 
-/// The state that changes while it is in use.
+/// The parts of an [`Interpolate`] that change while it is in use.
 struct State {
     source: Source,
     /// The secrets that servers have received: see [`Interpolate::conceal`].
     known_secrets: KnownSecrets,
 }
 
-/// The source of values.
+/// The variables that placeholders get their values from.
 #[derive(Clone, Debug)]
 struct Source {
     environment: Arc<Environment>,
@@ -137,7 +137,7 @@ impl Interpolate {
         Self {
             state,
             secret_store: None,
-            homes: None,
+            homes_folder: None,
             own_folders: None,
             own_folders_moved_to: None,
             other_resolver: None,
@@ -155,7 +155,7 @@ impl Interpolate {
     /// user's home folder, in which it can see nothing.
     #[must_use]
     pub fn with_homes(mut self, folder: PathBuf) -> Self {
-        self.homes = Some(folder);
+        self.homes_folder = Some(folder);
         self
     }
 
@@ -167,8 +167,8 @@ impl Interpolate {
         self
     }
 
-    /// Like [`Self::with_own_folders`], but for a configuration whose working folders are in `own_folders`: each of
-    /// them is created below `folder` instead, under the same name.
+    /// Like [`Self::with_own_folders`], but the entries name working folders in `own_folders`: each of them is created
+    /// below `folder` instead, under the same name.
     #[must_use]
     pub fn with_own_folders_in(mut self, folder: PathBuf, own_folders: PathBuf) -> Self {
         (self.own_folders_moved_to, self.own_folders) = (Some(folder), Some(own_folders));
@@ -193,20 +193,20 @@ impl Interpolate {
     /// remembered. Beyond that, the oldest are forgotten, and secrets of [`Self::add_secret`] before all others.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let own = self.read_state().known_secrets.conceal(text);
-        match (&self.other_resolver, own) {
-            (None, own) => own,
+        let concealed = self.read_state().known_secrets.conceal(text);
+        match (&self.other_resolver, concealed) {
+            (None, concealed) => concealed,
             (Some(other), Cow::Borrowed(text)) => other.conceal(text),
             (Some(other), Cow::Owned(text)) => Cow::Owned(other.conceal(&text).into_owned()),
         }
     }
 
-    /// Returns how many bytes of `text`, the beginning of a stream, can be [concealed](Self::conceal) and shown now: no
-    /// secret crosses that position, regardless of the following text.
+    /// Returns how many bytes of `text`, the beginning of a stream, can be [concealed](Self::conceal) and shown now. No
+    /// secret begins in these bytes and continues after them, whatever text follows.
     #[must_use]
     pub fn safe_len(&self, text: &str) -> usize {
-        let own = self.read_state().known_secrets.safe_len(text);
-        self.other_resolver.as_ref().map_or(own, |other| own.min(other.safe_len(text)))
+        let length = self.read_state().known_secrets.safe_len(text);
+        self.other_resolver.as_ref().map_or(length, |other| length.min(other.safe_len(text)))
     }
 
     /// Resolves a setting of the program itself: fills in the placeholders of `text`, the value of `field`. With
@@ -237,22 +237,28 @@ impl Interpolate {
         self.remember_as(Retention::Short, server, [secret.to_owned()]);
     }
 
-    /// Returns whether `arguments` contain a secret that other servers received, but not `server`: the call would pass
-    /// it from one server to another. Searches as [`Self::conceal`] does, for secrets of 8 bytes or more.
+    /// Returns whether `arguments` contain a secret that other servers received, but `server` did not. Such a call
+    /// would pass the secret from one server to another. Searches as [`Self::conceal`] does, for secrets of 8 bytes or
+    /// more.
     #[must_use]
     pub fn has_foreign_secret(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
         let in_other = || self.other_resolver.as_ref().is_some_and(|other| other.has_foreign_secret(arguments, server));
         self.read_state().known_secrets.has_foreign_secret(arguments, server) || in_other()
     }
 
-    /// Stores `found` as secrets that `server` received, or that no server received (`None`).
-    fn remember(&self, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
-        self.remember_as(Retention::Long, server, found);
+    /// Remembers `secrets`, which `server` received; `None` if no server did.
+    fn remember(&self, server: Option<&ServerName>, secrets: impl IntoIterator<Item = String>) {
+        self.remember_as(Retention::Long, server, secrets);
     }
 
-    fn remember_as(&self, retention: Retention, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
+    fn remember_as(
+        &self,
+        retention: Retention,
+        server: Option<&ServerName>,
+        secrets: impl IntoIterator<Item = String>,
+    ) {
         let known_secrets = &mut self.write_state().known_secrets;
-        found.into_iter().for_each(|secret| known_secrets.add(server, secret, retention));
+        secrets.into_iter().for_each(|secret| known_secrets.add(server, secret, retention));
     }
 
     fn read_state(&self) -> RwLockReadGuard<'_, State> {
@@ -263,15 +269,22 @@ impl Interpolate {
         self.state.write()
     }
 
-    /// Returns a copy that resolves from `environment` instead. The copy has given no secret to a server yet, so it
-    /// does not conceal the secrets that `self` conceals.
+    /// Returns a copy that resolves from `environment` instead. The copy has given no secret to a server yet, so at
+    /// first it conceals no secrets, except those of the other resolver ([`Self::also_concealing`]).
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
-        let (secret_store, homes, own_folders) =
-            (self.secret_store.clone(), self.homes.clone(), self.own_folders.clone());
+        let (secret_store, homes_folder, own_folders) =
+            (self.secret_store.clone(), self.homes_folder.clone(), self.own_folders.clone());
         let (own_folders_moved_to, other_resolver) = (self.own_folders_moved_to.clone(), self.other_resolver.clone());
         let unset = self.read_state().source.unset;
-        Self { secret_store, homes, own_folders, own_folders_moved_to, other_resolver, ..Self::new(environment, unset) }
+        Self {
+            secret_store,
+            homes_folder,
+            own_folders,
+            own_folders_moved_to,
+            other_resolver,
+            ..Self::new(environment, unset)
+        }
     }
 
     /// Returns the variables that it resolves from.
@@ -291,8 +304,8 @@ impl Interpolate {
         self.write_state().source.unset = unset;
     }
 
-    /// Returns the values for the placeholders in `texts`. From now on, [`Self::conceal`] hides the stored secrets
-    /// among them, whatever their names are.
+    /// Returns the values for the placeholders in `texts`, which `server` receives. From now on, [`Self::conceal`]
+    /// hides the stored secrets among them, whatever their names are.
     async fn values<'t>(&self, server: Option<&ServerName>, texts: impl IntoIterator<Item = &'t str>) -> Values {
         let (mut secret_names, mut user_value_names) = (BTreeSet::new(), BTreeSet::new());
         for text in texts {
@@ -315,12 +328,12 @@ impl Interpolate {
         let mut values = BTreeMap::new();
         for name in names {
             // No secret can have an invalid name.
-            let found = match &self.secret_store {
+            let result = match &self.secret_store {
                 Some(source) if placeholder::is_stored_name(&name) => look_up(&**source, &name).await,
                 _ => Ok(None),
             };
-            self.remember(server, found.iter().flatten().cloned());
-            values.insert(name, found);
+            self.remember(server, result.iter().flatten().cloned());
+            values.insert(name, result);
         }
         values
     }
@@ -332,11 +345,11 @@ impl fmt::Debug for Interpolate {
     }
 }
 
-/// Returns the name of the folder that is the home of a confined server. It depends on the command, because two
-/// projects may have servers of the same name. A test makes sure that the names never change, because a server would
-/// lose its files.
+/// Returns the name of the home folder of a confined server. It depends on the command, because two projects may have
+/// servers of the same name. The names must never change, because a server would lose its files; a test makes sure of
+/// it.
 fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    let to_plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let mut words = vec![server.as_str().as_bytes(), spec.command.as_bytes()];
     words.extend(cwd.map(|cwd| cwd.as_os_str().as_encoded_bytes()));
     words.extend(spec.args.iter().map(String::as_bytes));
@@ -348,7 +361,7 @@ fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String
     }
     // The hash distinguishes servers whose names become equal.
     let hash = hash.finalize();
-    let name: String = server.as_str().chars().map(plain).take(32).collect();
+    let name: String = server.as_str().chars().map(to_plain).take(32).collect();
     format!("{name}-{}", HEXLOWER.encode(&hash[..4]))
 }
 
@@ -363,7 +376,7 @@ struct Values {
     stored_secrets: BTreeMap<String, LookUpResult>,
     /// The values of the server's user that the texts refer to.
     user_values: BTreeMap<String, LookUpResult>,
-    /// The secrets among these values.
+    /// The secrets among the values that were resolved so far.
     secrets: RefCell<Vec<String>>,
 }
 
@@ -412,8 +425,8 @@ impl Values {
     }
 
     /// Returns `text`, the value of `field`, with its placeholders replaced.
-    fn resolve(&self, field: &str, text: &str, bare: BareName) -> Result<String, ResolveError> {
-        expand(text, bare, &|reference| self.look_up(reference))
+    fn resolve(&self, field: &str, text: &str, bare_name: BareName) -> Result<String, ResolveError> {
+        expand(text, bare_name, &|reference| self.look_up(reference))
             .map_err(|error| ResolveError::new(format!("`{field}`: {error}; {}", error.hint())))
     }
 
@@ -439,10 +452,10 @@ impl Interpolate {
     /// Gives a confined child its own home folder, in which package managers can store packages; the child can neither
     /// see nor change the user's home folder.
     fn confine(&self, server: &ServerName, spec: &Stdio, plan: &mut ChildPlan, mut confinement: Confinement) {
-        if let Some(homes) = &self.homes {
+        if let Some(homes_folder) = &self.homes_folder {
             // The server's own working folder depends only on its name, so it is left out of the name of the home.
             let is_own_folder = |cwd: &&PathBuf| cwd.parent().is_some() && cwd.parent() == self.own_folders.as_deref();
-            let home = homes.join(home_name(server, spec, spec.cwd.as_ref().filter(|cwd| !is_own_folder(cwd))));
+            let home = homes_folder.join(home_name(server, spec, spec.cwd.as_ref().filter(|cwd| !is_own_folder(cwd))));
             for (name, folder) in [("HOME", home.clone()), ("TMPDIR", home.join("tmp"))] {
                 if !spec.env.contains_key(name) {
                     plan.env.retain(|(other, _)| other != name);
@@ -454,13 +467,14 @@ impl Interpolate {
         plan.sandbox = Some(Box::new(confinement));
     }
 
-    /// Creates the working folder of a child, if it is one that Toolrack creates: directly below `own_folders`.
+    /// Creates the working folder of a child if it is directly below `own_folders`. All other folders must exist.
     fn create_working_folder(&self, plan: &mut ChildPlan) -> Result<(), ResolveError> {
-        let (Some(cwd), Some(own)) = (&plan.cwd, &self.own_folders) else { return Ok(()) };
-        let moved = self.own_folders_moved_to.as_ref().filter(|_| cwd.parent() == Some(own)).zip(cwd.file_name());
-        plan.cwd = Some(match moved {
+        let (Some(cwd), Some(own_folders)) = (&plan.cwd, &self.own_folders) else { return Ok(()) };
+        let moved_to =
+            self.own_folders_moved_to.as_ref().filter(|_| cwd.parent() == Some(own_folders)).zip(cwd.file_name());
+        plan.cwd = Some(match moved_to {
             Some((folder, name)) => working_folder::create_own_folder(&folder.join(name), folder)?,
-            None => working_folder::create_own_folder(cwd, own)?,
+            None => working_folder::create_own_folder(cwd, own_folders)?,
         });
         Ok(())
     }

@@ -119,15 +119,18 @@ fn load_layers(request: &Request, layers: Vec<Layer>, project: PathBuf, ledger: 
 
 /// The configuration while the loader builds it.
 struct Loader<'a> {
-    /// The entry of each name so far, with its server; without a server (`None`) if the entry is broken.
+    /// The entry of each name so far, with its server; a broken entry has no server (`None`).
     entries: BTreeMap<String, (Entry, Option<ServerSpec>)>,
-    /// The servers of agents, file by file, until all files are read and the chosen agent is known.
+    /// The servers of agents, file by file. They are added after all files, because they replace servers of every
+    /// layer.
     agents: Vec<(Vec<Agent>, Layer, Document)>,
     settings: Settings,
+    /// The ids of all agents that a file defines.
     known_agents: Vec<String>,
     problems: ProblemCollector,
     /// Files without any text.
     blank_files: Vec<PathBuf>,
+    /// Whether every file could be read.
     is_complete: bool,
     read_context: ReadContext<'a>,
     run_folders: RunFolders,
@@ -143,7 +146,7 @@ struct EntryOrigin<'a> {
 }
 
 impl<'a> Loader<'a> {
-    /// Creates a loader with the servers that come from no file. The weakest layer comes first.
+    /// Creates a loader with the servers that come from no file, those of the weakest layer first.
     fn new(
         fileless_servers: [(Scope, &Desired); 2],
         ledger: &'a dyn Ledger,
@@ -191,8 +194,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Adds `settings` and their problems, without the servers and agents of the file. Settings such as those of the
-    /// audit log must apply to every command, regardless of its servers.
+    /// Adds `settings` and their problems, without the servers and agents of the file: a command that uses other
+    /// servers must still obey settings such as those of the audit log.
     fn add_settings_alone(&mut self, settings: Settings, problems: Vec<Problem>) {
         self.settings = Settings { unset: UnsetPolicy::default(), role: Role::default(), ..settings };
         let is_ignored = |problem: &Problem| {
@@ -257,14 +260,14 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Puts the rules of one file on top of the rules of weaker layers.
+    /// Adds the rules of one file, which take precedence over those of weaker layers.
     fn add_policy(&mut self, layer: &Layer, section: PolicySection) {
         let policy = std::mem::take(&mut self.settings.policy);
         self.settings.policy = section.added_to(policy, layer.owner());
     }
 
-    /// Puts the servers of the agent `chosen` on top of all layers. The servers of other agents are decoded too, so
-    /// that the user hears of errors in them before an agent needs them.
+    /// Adds the servers of the agent `chosen`, which replace servers of every layer. Also reads the servers of all
+    /// other agents, so that the user hears of errors in them before an agent needs them.
     fn add_agents(&mut self, chosen: Option<&str>) {
         let files = std::mem::take(&mut self.agents);
         let agents =
@@ -309,7 +312,7 @@ impl<'a> Loader<'a> {
         let mut decoded = decode(raw, &mut report);
         if is_repeated {
             let problem = Problem::error("the file has two entries of this name");
-            report.add(problem.hint("keep one; until then neither is used"), &raw.name_at);
+            report.add(problem.hint("keep one; until then neither is used"), &raw.name_span);
             decoded = Decoded::Broken;
         }
         // `pins` sets what happens to a tool that has changed since it was first seen. `Enforce` is the strictest mode.
@@ -318,7 +321,7 @@ impl<'a> Loader<'a> {
             && spec.pins.take_if(|mode| *mode < PinMode::Enforce).is_some()
         {
             let problem = Problem::warning("a project cannot switch off the check for changed tools");
-            report.add(problem.field("pins").hint("set it in your own configuration"), &raw.name_at);
+            report.add(problem.field("pins").hint("set it in your own configuration"), &raw.name_span);
         }
         match decoded {
             Decoded::Server(spec) => self.insert_entry(origin, raw, Some(*spec)),
@@ -333,7 +336,7 @@ impl<'a> Loader<'a> {
         let layer = origin.layer;
         let source = layer.source();
         let hash = hash(&raw.node);
-        // A user's own entry is shown as it is written; its paths are not resolved for the working folder.
+        // A user's own entry is shown as it is written, without the working folder that `set_folder` sets below.
         let view_as_written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
         let depends_on = spec.as_mut().and_then(|spec| self.run_folders.set_folder(spec, layer));
         let project = match layer.scope {
@@ -361,7 +364,7 @@ impl<'a> Loader<'a> {
             name: raw.name.clone(),
             scope: layer.scope,
             source,
-            line: origin.document.line_of(raw.name_at.start),
+            line: origin.document.line_of(raw.name_span.start),
             agent: origin.agent.map(str::to_owned),
             is_valid: spec.is_some(),
             enabled: spec.as_ref().is_some_and(|spec| spec.enabled),
@@ -393,17 +396,17 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Enables or disables the entry of a weaker layer. A project may only disable a user's entry: enabling it would
-    /// start a server that the user did not agree to.
+    /// Enables or disables the entry `raw.name` of a weaker layer. A project may only disable an entry: if it could
+    /// enable one, it could start a server that the user does not want.
     fn switch(&mut self, layer: &Layer, raw: &Member, enabled: bool, report: &mut Report<'_>) {
         let Some((entry, spec)) = self.entries.get_mut(&raw.name) else {
             let problem = Problem::warning("no server has this name: there is nothing to switch on or off");
-            report.add(problem.hint("a server needs `command` or `url`"), &raw.name_at);
+            report.add(problem.hint("a server needs `command` or `url`"), &raw.name_span);
             return;
         };
         if layer.scope == Scope::Project && enabled && !entry.enabled {
             let problem = Problem::warning("a project cannot switch on a server that is switched off elsewhere");
-            report.add(problem.hint("switch it on in your own configuration"), &raw.name_at);
+            report.add(problem.hint("switch it on in your own configuration"), &raw.name_span);
             return;
         }
         if let Some(spec) = spec {
@@ -421,7 +424,7 @@ impl<'a> Loader<'a> {
             self.settings.policy = self.settings.policy.for_agent(self.read_context.agent);
         }
         if self.settings.role == Role::Channel {
-            // Removes the servers instead of hiding their tools, so that none starts and none can be called.
+            // The servers are removed, and not only their tools hidden, so that none starts and none can be called.
             self.entries.clear();
         }
         let validate_args = Some(self.settings.tools.validate_args).filter(|mode| *mode != ValidateArgs::default());

@@ -1,5 +1,5 @@
-//! Points out what a user should look at in an entry (the configuration of one server) before they agree to run it.
-//! This is advice and no defence: an entry without such points can do the same harm.
+//! Finds the points that a user should look at in an entry (the configuration of one server) before they agree to run
+//! it. This is advice and no defence: an entry without such points can do the same harm.
 
 use serde_json::Value;
 use toolrack_host::text;
@@ -98,42 +98,42 @@ fn program_name(word: &str) -> String {
     name.strip_suffix(".exe").map(str::to_owned).unwrap_or(name)
 }
 
-/// Points out how the program is started.
+/// Adds points about the command as a whole: code in its arguments, and too many rights.
 fn check_start(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
-    let all: Vec<_> = command.iter().chain(arguments).copied().collect();
-    for (at, word) in all.iter().enumerate() {
+    let words: Vec<_> = command.iter().chain(arguments).copied().collect();
+    for (index, word) in words.iter().enumerate() {
         let name = program_name(word);
         // `python3.12` is Python.
-        let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-        let is_shell = SHELLS.contains(&plain);
-        if !is_shell && !INTERPRETERS.contains(&plain) && !INTERPRETERS.contains(&&*name) {
+        let name_without_version = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let is_shell = SHELLS.contains(&name_without_version);
+        if !is_shell && !INTERPRETERS.contains(&name_without_version) && !INTERPRETERS.contains(&&*name) {
             continue;
         }
         let takes_code =
             |word: &&&str| CODE_OPTIONS.contains(&&*word.to_ascii_lowercase()) || ends_with_code_flag(word);
-        let code = all[at + 1..].iter().find(takes_code);
-        if let Some(flag) = code {
-            let what = if is_shell { "a command line" } else { "code" };
-            points.push(format!("{} runs {what} in its arguments ({})", quoted(word), quoted(flag)));
+        let code_option = words[index + 1..].iter().find(takes_code);
+        if let Some(option) = code_option {
+            let kind = if is_shell { "a command line" } else { "code" };
+            points.push(format!("{} runs {kind} in its arguments ({})", quoted(word), quoted(option)));
         }
     }
-    if all.contains(&"--privileged") {
+    if words.contains(&"--privileged") {
         points.push("`--privileged` gives a container the rights of the machine".to_owned());
     }
-    if all.iter().any(|word| word.contains("docker.sock")) {
+    if words.iter().any(|word| word.contains("docker.sock")) {
         points.push("a program that can use `docker.sock` can do everything on this machine".to_owned());
     }
 }
 
-/// Returns whether `word` is several flags together, such as `-lc`, of which the last is `c`, the flag that takes code.
-/// A longer word is probably the name of an option.
+/// Returns whether `word` is a group of flags, such as `-lc`, that ends in `c`, the flag that takes code. A longer word
+/// is probably the name of an option.
 fn ends_with_code_flag(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|flags| {
         flags.len() <= 4 && flags.ends_with('c') && flags.bytes().all(|flag| flag.is_ascii_lowercase())
     })
 }
 
-/// Points out what is suspicious in one argument, which may be a whole command line.
+/// Adds points about suspicious parts of one argument, which may be a whole command line.
 fn check_text(word: &str, points: &mut Vec<String>) {
     let parts: Vec<String> = word
         .split(|c: char| c.is_whitespace() || "|;&(){}`\"'$<>".contains(c))
@@ -161,7 +161,7 @@ fn check_text(word: &str, points: &mut Vec<String>) {
     }
 }
 
-/// Returns whether this is a long run of base64: text that a user cannot read.
+/// Returns whether `word` contains a long run of base64, which a user cannot read.
 fn is_encoded(word: &str) -> bool {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
     word.split(|c| !is_base64(c)).any(|run| {
@@ -170,11 +170,12 @@ fn is_encoded(word: &str) -> bool {
     })
 }
 
+/// Adds points about a variable that decides which code runs, or whose value is a command.
 fn check_variable(name: &str, value: &Value, points: &mut Vec<String>) {
-    let upper = name.to_ascii_uppercase();
-    if CODE_VARIABLES.contains(&upper.as_str()) || upper.starts_with("DYLD_") {
+    let upper_name = name.to_ascii_uppercase();
+    if CODE_VARIABLES.contains(&upper_name.as_str()) || upper_name.starts_with("DYLD_") {
         points.push(format!("the variable {} decides which code runs", quoted(name)));
-    } else if SOURCE_VARIABLES.contains(&upper.as_str()) {
+    } else if SOURCE_VARIABLES.contains(&upper_name.as_str()) {
         points.push(format!("the variable {} decides where packages or answers come from", quoted(name)));
     }
     if let Some(text) = value.as_str() {
@@ -185,10 +186,11 @@ fn check_variable(name: &str, value: &Value, points: &mut Vec<String>) {
     }
 }
 
+/// Adds a point if the messages to `url` are not encrypted on their way to another machine.
 fn check_address(url: &str, points: &mut Vec<String>) {
     let url = url.trim_start();
-    let is_readable = url.get(.."http://".len()).is_some_and(|start| start.eq_ignore_ascii_case("http://"));
-    if is_readable && !is_on_this_machine(url) {
+    let is_unencrypted = url.get(.."http://".len()).is_some_and(|start| start.eq_ignore_ascii_case("http://"));
+    if is_unencrypted && !is_on_this_machine(url) {
         points.push("each network between here and the server can read and change the messages (`http://`)".to_owned());
     }
 }
@@ -203,7 +205,8 @@ fn is_on_this_machine(url: &str) -> bool {
             Some(Host::Ipv6(address)) => address.is_loopback(),
             None => false,
         },
-        // A placeholder is no port: `http://localhost:${PORT}/`. The part before an `@` would be a user, and no host.
+        // A URL with a placeholder as its port is invalid: `http://localhost:${PORT}/`. The text before an `@` is a
+        // user, and not the host.
         Err(_) => {
             let authority = url["http://".len()..].split(['/', '?', '#']).next().unwrap_or_default();
             let host = authority.split(':').next().unwrap_or_default();

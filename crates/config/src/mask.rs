@@ -1,9 +1,8 @@
 //! Hides values that could be secrets.
 //!
-//! [`hide_in_argument`] returns a text, such as a program's argument, with only its secret parts hidden;
-//! [`hide_literals`] hides a whole text except its placeholders. [`secrets_of`] finds exactly what [`hide_in_argument`]
-//! hides, so that a value that is hidden where Toolrack shows the configuration is also hidden in the output of
-//! servers.
+//! [`hide_in_argument`] hides only the secret parts of a text, such as a program's argument. [`hide_literals`] hides a
+//! whole text except its placeholders. [`secrets_of`] returns the parts that [`hide_in_argument`] hides: they are
+//! hidden not only where Toolrack shows the configuration, but also in the output of servers.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -16,7 +15,7 @@ use crate::{
     placeholder::{BareName, Piece, pieces},
 };
 
-/// Replaces a hidden value.
+/// The text that is shown in place of a hidden value.
 pub(crate) const HIDDEN: &str = "***";
 
 /// The authentication schemes that precede a credential in a header (RFC 9110, 11.1).
@@ -29,9 +28,9 @@ pub(crate) fn split_scheme(text: &str) -> (&str, &str) {
 }
 
 /// Returns `text` with everything hidden except its placeholders and an authentication scheme before them.
-pub(crate) fn hide_literals(text: &str, bare: BareName) -> String {
+pub(crate) fn hide_literals(text: &str, bare_name: BareName) -> String {
     let (scheme, rest) = split_scheme(text);
-    let Ok(pieces) = pieces(rest, bare) else {
+    let Ok(pieces) = pieces(rest, bare_name) else {
         return format!("{scheme}{HIDDEN}");
     };
     let mut out = scheme.to_owned();
@@ -105,7 +104,7 @@ const TOKEN_PREFIXES: &[&str] = &[
     "xoxp-",
 ];
 
-/// The shortest word that counts as a token.
+/// The minimum length of a token, in bytes.
 const MIN_TOKEN: usize = 16;
 
 /// Like [`SECRET_NAMES`], but only as the last word of a name, because they occur inside other words (`MONKEY`,
@@ -122,23 +121,24 @@ const HARMLESS_ENDINGS: &[&str] = &["author", "dir", "file", "method", "mode", "
 /// Returns whether the name of a field, a variable or an option says that its value is a secret.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     let words = words_of_name(name);
-    let plain = name.to_ascii_lowercase();
-    !is_harmless(name, &words) && (SECRET_NAMES.iter().any(|word| plain.contains(word)) || ends_in_secret_word(&words))
+    let lower_name = name.to_ascii_lowercase();
+    !is_harmless_name(name, &words)
+        && (SECRET_NAMES.iter().any(|word| lower_name.contains(word)) || ends_in_secret_word(&words))
 }
 
 /// Returns whether a name with these words says that its value is no secret: names of folders, authors and numbers.
 /// Such values occur in ordinary output, which must stay readable.
-fn is_harmless(name: &str, words: &[String]) -> bool {
-    let plain = name.to_ascii_lowercase();
+fn is_harmless_name(name: &str, words: &[String]) -> bool {
+    let lower_name = name.to_ascii_lowercase();
     matches!(name, "PWD" | "OLDPWD" | "XAUTHORITY")
-        || plain.contains("author_")
-        || plain.contains("author-")
+        || lower_name.contains("author_")
+        || lower_name.contains("author-")
         || words.ends_with(&["max".to_owned(), "tokens".to_owned()])
-        || words.last().is_some_and(|last| HARMLESS_ENDINGS.contains(&&**last))
+        || words.last().is_some_and(|word| HARMLESS_ENDINGS.contains(&&**word))
 }
 
-/// Returns whether `value` is a secret, because `name` is the [name of a secret](is_secret_name). An exception is the
-/// path of a key file under a name that ends in `key`: the dot in its last segment tells it from base64.
+/// Returns whether `value` is a secret, because `name` is the [name of a secret](is_secret_name). The path of a key
+/// file under a name that ends in `key` is none. Its last segment has a dot; base64 has none.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let begins_as_path = ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start));
     let is_path = begins_as_path && value.rsplit('/').next().is_some_and(|last| last.contains('.'));
@@ -147,11 +147,11 @@ pub(crate) fn is_secret(name: &str, value: &str) -> bool {
 
 /// Returns whether the last of `words` is in [`SECRET_LAST_WORDS`], unless the word before makes it harmless.
 fn ends_in_secret_word(words: &[String]) -> bool {
-    let Some((last, before)) = words.split_last() else {
+    let Some((last_word, words_before)) = words.split_last() else {
         return false;
     };
     let is_secret_key = |word: &String| !HARMLESS_KEYS.contains(&&**word);
-    SECRET_LAST_WORDS.contains(&&**last) && (last != "key" || before.last().is_none_or(is_secret_key))
+    SECRET_LAST_WORDS.contains(&&**last_word) && (last_word != "key" || words_before.last().is_none_or(is_secret_key))
 }
 
 /// Splits a name into its words, in lower case and without numbers: `OPENAI_KEY_2`, `--openai-key` and `openaiKey` are
@@ -207,28 +207,28 @@ pub(crate) fn secrets_of(text: &str) -> Vec<String> {
 /// Returns `text` with `spans` hidden, except the placeholders in them.
 fn hide(text: &str, spans: Spans) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut at = 0;
+    let mut copied_end = 0;
     for span in spans {
-        out.push_str(&text[at..span.start]);
+        out.push_str(&text[copied_end..span.start]);
         out.push_str(&hide_literals(&text[span.clone()], BareName::Literal));
-        at = span.end;
+        copied_end = span.end;
     }
-    out + &text[at..]
+    out + &text[copied_end..]
 }
 
 /// Returns the texts of `spans`, both as they are written and as a URL or JSON parser decodes them.
 fn secret_texts(text: &str, spans: Spans) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut texts = Vec::new();
     for span in spans {
         let (_, part) = split_scheme(&text[span]);
         let decoded = percent_decode_str(part).decode_utf8().ok().filter(|decoded| decoded != part);
-        found.extend(decoded.map(Cow::into_owned));
+        texts.extend(decoded.map(Cow::into_owned));
         if part.contains('\\') {
-            found.extend(serde_json::from_str(&format!("\"{part}\"")).ok().filter(|unescaped| unescaped != part));
+            texts.extend(serde_json::from_str(&format!("\"{part}\"")).ok().filter(|unescaped| unescaped != part));
         }
-        found.push(part.to_owned());
+        texts.push(part.to_owned());
     }
-    found
+    texts
 }
 
 /// Returns each of the arguments of a program with the ranges of the secrets in it. The argument after an option such
@@ -243,7 +243,7 @@ pub(crate) fn spans_of_arguments<'a>(
         option = (!is_value && text.starts_with('-') && !text.contains('=')).then_some(text);
         let spans = if is_value {
             std::iter::once(0..text.len()).collect()
-        } else if option_before.is_some_and(announces_header) {
+        } else if option_before.is_some_and(is_header_option) {
             let is_header = true;
             spans_of_value(text, is_header)
         } else {
@@ -266,7 +266,7 @@ fn is_option(text: &str) -> bool {
 }
 
 /// Returns whether the value of this option is a header, as with `-H`.
-fn announces_header(option: &str) -> bool {
+fn is_header_option(option: &str) -> bool {
     option == "-H" || words_of_name(option).last().is_some_and(|last| last == "header" || last == "headers")
 }
 
@@ -276,10 +276,10 @@ fn spans(text: &str) -> Spans {
     match text.split_once('=') {
         Some((option, value)) if is_option(option) && !is_secret(option, value) => {
             let start = option.len() + 1;
-            shift_spans(spans_of_value(value, announces_header(option)), start).collect()
+            shift_spans(spans_of_value(value, is_header_option(option)), start).collect()
         }
         _ => {
-            let is_header = false; // No option says so.
+            let is_header = false; // No option says that the text is a header.
             spans_of_value(text, is_header)
         }
     }
@@ -290,14 +290,14 @@ fn shift_spans(spans: Spans, offset: usize) -> impl Iterator<Item = Range<usize>
 }
 
 /// Returns the secrets in a text that is not an option: in JSON by the names of its members, in any other text as
-/// [`spans_of_plain`] does. With `is_header`, the text is known to be a header.
+/// [`spans_of_plain_text`] does. With `is_header`, the text is known to be a header.
 fn spans_of_value(text: &str, is_header: bool) -> Spans {
-    spans_of_json(text).unwrap_or_else(|| spans_of_plain(text, is_header))
+    spans_of_json(text).unwrap_or_else(|| spans_of_plain_text(text, is_header))
 }
 
 /// Returns the secrets in a text that is not JSON: the value of a single `name=value` or header, or if the text is
 /// neither, the secrets in URLs and pairs, and tokens.
-fn spans_of_plain(text: &str, is_header: bool) -> Spans {
+fn spans_of_plain_text(text: &str, is_header: bool) -> Spans {
     if let Some(value) = named_value(text, is_header) {
         return std::iter::once(value).collect();
     }
@@ -326,30 +326,31 @@ fn spans_of_json(text: &str) -> Option<Spans> {
     Some(spans)
 }
 
-/// Adds the secrets in `node`, which is the value of `name`, or below the value of this name of a secret.
+/// Adds the secrets in `node`, which is the value of the key `name`. If a key above `node` is the name of a secret,
+/// `name` is that key.
 fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) {
     match &node.value {
         Value::Text(value) => {
-            // Leaves the quotes out.
-            let inner = node.at.start + 1..node.at.end - 1;
+            // The text without its quotes.
+            let inner = node.span.start + 1..node.span.end - 1;
             if is_secret(name, value) {
                 spans.push(inner);
             } else {
                 let (start, is_header) = (inner.start, false);
-                spans.extend(shift_spans(spans_of_plain(&text[inner], is_header), start));
+                spans.extend(shift_spans(spans_of_plain_text(&text[inner], is_header), start));
             }
         }
-        Value::Number(_) if is_secret_name(name) => spans.push(node.at.clone()),
+        Value::Number(_) if is_secret_name(name) => spans.push(node.span.clone()),
         Value::List(nodes) => nodes.iter().for_each(|node| collect_json_secrets(node, name, text, spans)),
         Value::Map(members) => {
             let is_below_secret = is_secret_name(name);
             for member in members {
-                // Below the name of a secret, a member counts under that name, unless its own name says what it is:
-                // the type in `"auth": { "type": "oauth2" }` is no secret.
+                // Below the name of a secret, a member is treated as if it had that name. A member whose own name says
+                // more is not: the type in `"auth": { "type": "oauth2" }` is no secret.
                 let is_text = matches!(member.node.value, Value::Text(_));
-                let says_itself = is_secret_name(&member.name)
-                    || (is_text && is_harmless(&member.name, &words_of_name(&member.name)));
-                let name = if is_below_secret && !says_itself { name } else { member.name.as_str() };
+                let keeps_own_name = is_secret_name(&member.name)
+                    || (is_text && is_harmless_name(&member.name, &words_of_name(&member.name)));
+                let name = if is_below_secret && !keeps_own_name { name } else { member.name.as_str() };
                 collect_json_secrets(&member.node, name, text, spans);
             }
         }
@@ -373,8 +374,8 @@ fn named_value(text: &str, is_header: bool) -> Option<Range<usize>> {
 /// Returns the passwords in the user info of URLs.
 fn spans_of_urls(text: &str) -> Spans {
     let mut spans = Spans::new();
-    for (at, mark) in text.match_indices("://") {
-        let start = at + mark.len();
+    for (scheme_end, mark) in text.match_indices("://") {
+        let start = scheme_end + mark.len();
         let rest = &text[start..];
         let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
         let Some((user, _)) = authority.rsplit_once('@') else {
@@ -382,7 +383,7 @@ fn spans_of_urls(text: &str) -> Spans {
         };
         // In an HTTP URL, user info without a password is usually a token. In other URLs, such as the URL of a
         // database, it is usually a user name, so such user info counts only if it is as long as a token.
-        let scheme = &text.as_bytes()[..at];
+        let scheme = &text.as_bytes()[..scheme_end];
         let ends_with =
             |name: &[u8]| scheme.len() >= name.len() && scheme[scheme.len() - name.len()..].eq_ignore_ascii_case(name);
         let is_web = ends_with(b"http") || ends_with(b"https");
@@ -403,22 +404,22 @@ const NAME_SEPARATORS: &[char] = &[';', '&', '?', '#', '=', '/', ':', ',', '|', 
 /// connection strings, variables before a command.
 fn spans_of_pairs(text: &str) -> Spans {
     let mut spans = Spans::new();
-    let mut searched = 0;
-    for (at, _) in text.match_indices('=') {
-        if at < searched {
+    let mut search_start = 0;
+    for (equals_sign, _) in text.match_indices('=') {
+        if equals_sign < search_start {
             continue;
         }
         let is_separator = |c: char| c.is_whitespace() || NAME_SEPARATORS.contains(&c);
-        let name = text[searched..at].rsplit(is_separator).next().unwrap_or_default();
-        searched = at + 1;
+        let name = text[search_start..equals_sign].rsplit(is_separator).next().unwrap_or_default();
+        search_start = equals_sign + 1;
         if !is_secret_name(name) {
             continue;
         }
-        let is_parameter = text[..at - name.len()].ends_with(['?', '&', '#']);
-        let value = value_of_pair(&text[searched..], is_parameter);
-        if !value.is_empty() && is_secret(name, &text[searched + value.start..searched + value.end]) {
-            spans.push(searched + value.start..searched + value.end);
-            searched += value.end;
+        let is_parameter = text[..equals_sign - name.len()].ends_with(['?', '&', '#']);
+        let value = value_of_pair(&text[search_start..], is_parameter);
+        if !value.is_empty() && is_secret(name, &text[search_start + value.start..search_start + value.end]) {
+            spans.push(search_start + value.start..search_start + value.end);
+            search_start += value.end;
         }
     }
     spans
@@ -439,10 +440,10 @@ fn value_of_pair(rest: &str, is_parameter: bool) -> Range<usize> {
 /// Returns the words of at least [`MIN_TOKEN`] bytes that begin as the tokens of well-known services do.
 fn spans_of_tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let mut at = 0;
+    let mut next_start = 0;
     let words = text.split_inclusive(move |c| !is_word(c)).map(move |word| {
-        let start = at;
-        at += word.len();
+        let start = next_start;
+        next_start += word.len();
         start..start + word.trim_end_matches(|c| !is_word(c)).len()
     });
     words.filter(|word| {

@@ -22,7 +22,8 @@ use crate::{
 /// crate knows no model providers. `has_base_url` says whether the file also sets `base_url`.
 pub type CheckName = fn(name: &str, has_base_url: bool) -> Result<(), String>;
 
-/// The model, the settings to reach it, and the limits of a turn. A field is `None` if the file does not set it.
+/// The model, the settings to reach it, and the limits of a turn (one message of the user and all answers to it). A
+/// field is `None` if the file does not set it.
 ///
 /// Its `Debug` is [`view`](Self::view), which shows no secret.
 #[derive(Clone, PartialEq)]
@@ -54,8 +55,8 @@ pub struct ModelChoice {
     pub bounds: RequestBounds,
     /// Members for the body of every request (`extra_body`).
     pub extra_body: Map<String, Json>,
-    /// Whether the settings have no errors. With errors, ask no model: a limit on its costs, or the address that a
-    /// conversation was meant to go to, may be missing.
+    /// Whether the settings have no errors. If they have errors, send no request to a model: a limit on its costs, or
+    /// the address that the user meant, may be missing.
     pub is_valid: bool,
 }
 
@@ -220,8 +221,8 @@ impl ModelChoice {
         }
     }
 
-    /// Returns these settings without those for reaching the model, unless `overrides` means the same model at the same
-    /// address.
+    /// Returns these settings without those for reaching the model. If `overrides` names the same model at the same
+    /// address, they stay.
     fn without_access(self, overrides: &Self) -> Self {
         let is_same = |new: &Option<String>, old: &Option<String>| new.is_none() || new == old;
         if is_same(&overrides.name, &self.name) && is_same(&overrides.base_url, &self.base_url) {
@@ -236,14 +237,14 @@ impl ModelChoice {
     /// Returns the settings by key, safe to print; `null` when there are none.
     #[must_use]
     pub fn view(&self) -> Json {
-        let price = |price: &PriceChoice| {
+        let price_view = |price: &PriceChoice| {
             json!({
                 "input": price.input, "output": price.output, "cached_read": price.cached_read,
                 "cache_write": price.cache_write,
             })
         };
-        let extra_body = |members: &Map<String, Json>| {
-            let is_secret = false; // Only what is below the name of a secret.
+        let extra_body_view = |members: &Map<String, Json>| {
+            let is_secret = false; // Only values below the name of a secret are hidden as a whole.
             hide_secrets(&Json::Object(members.clone()), is_secret)
         };
         let fields = [
@@ -252,13 +253,13 @@ impl ModelChoice {
             ("wire", self.wire.map(|wire| json!(wire.as_str()))),
             ("key", self.key.as_deref().map(|key| json!(hide_literals(key, placeholder::BareName::Literal)))),
             ("context_tokens", self.context_tokens.map(|count| json!(count))),
-            ("price", self.price.as_ref().map(price)),
+            ("price", self.price.as_ref().map(price_view)),
             ("max_tokens", self.max_tokens.map(|count| json!(count))),
             ("max_rounds", self.max_rounds.map(|count| json!(count))),
             ("max_total_tokens", self.max_total_tokens.map(|count| json!(count))),
             ("max_cost", self.max_cost.map(|cost| json!(cost))),
             ("code", self.code.map(|code| json!(code))),
-            ("extra_body", (!self.extra_body.is_empty()).then(|| extra_body(&self.extra_body))),
+            ("extra_body", (!self.extra_body.is_empty()).then(|| extra_body_view(&self.extra_body))),
         ];
         let fields = fields.into_iter().chain(self.bounds.view());
         let fields: Map<_, _> = fields.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
@@ -302,7 +303,7 @@ impl Table<'_> {
         let field = if key.is_empty() { self.path.to_owned() } else { format!("{}.{key}", self.path) };
         let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
         self.problems
-            .push(self.document.locate(problem.hint("correct it: until then, no model is asked"), node.at.clone()));
+            .push(self.document.locate(problem.hint("correct it: until then, no model is asked"), node.span.clone()));
     }
 
     /// Reports unknown keys as errors, because a misspelt key may have been a limit.
@@ -317,10 +318,11 @@ impl Table<'_> {
                 None => format!("there are {}", table.keys().join(", ")),
             };
             let problem = Problem::error(format!("`{field}` is not a known setting")).field(field).hint(hint);
-            self.problems.push(self.document.locate(problem, member.name_at.clone()));
+            self.problems.push(self.document.locate(problem, member.name_span.clone()));
         }
     }
 
+    /// Reads a text without white space at its ends, and its node for messages. An empty text is an error.
     fn text(&mut self, key: &str) -> Option<(String, Node)> {
         let member = self.node.get(key)?;
         match member.node.as_text().map(str::trim).filter(|text| !text.is_empty()) {
@@ -412,6 +414,7 @@ impl Table<'_> {
         flag
     }
 
+    /// Returns `count`, the value of `key`, as a smaller type, and reports an error if it is too large for it.
     fn checked_u32(&mut self, key: &str, count: NonZeroU64) -> Option<NonZeroU32> {
         let number = NonZeroU32::try_from(count).ok();
         if let (None, Some(member)) = (number, self.node.get(key)) {
@@ -420,6 +423,7 @@ impl Table<'_> {
         number
     }
 
+    /// Reads a finite number of `min` or more. `expected` describes it in an error.
     fn dollars(&mut self, key: &str, min: f64, expected: &str) -> Option<f64> {
         let member = self.node.get(key)?;
         let number = match &member.node.value {

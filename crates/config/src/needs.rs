@@ -1,5 +1,5 @@
 //! Lists the stored secrets and the values of users that the placeholders of an entry (the configuration of one server)
-//! need, before any is filled in.
+//! refer to. It looks up no value.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -13,22 +13,22 @@ use crate::placeholder;
 /// Returns the names of the stored secrets that an entry refers to, including those in the defaults of placeholders.
 #[must_use]
 pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for_each_text(spec, |text| placeholder::collect_secret_names(text, &mut found));
-    found
+    let mut names = BTreeSet::new();
+    for_each_text(spec, |text| placeholder::collect_secret_names(text, &mut names));
+    names
 }
 
 /// Returns the names of the values that the user of a server gives for it: each `NAME` of a `${user:NAME}`, including
 /// those in the defaults of placeholders.
 #[must_use]
 pub fn user_values_in(spec: &ServerSpec) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for_each_text(spec, |text| placeholder::collect_user_value_names(text, &mut found));
-    found
+    let mut names = BTreeSet::new();
+    for_each_text(spec, |text| placeholder::collect_user_value_names(text, &mut names));
+    names
 }
 
-/// Returns how far the servers of an entry are shared: as the entry says, or if it says nothing, [`Share::User`] if
-/// users give values for it.
+/// Returns how far the server of an entry is shared: as its `share` says. By default, each user has a server of their
+/// own ([`Share::User`]) if users give values for it, and otherwise all share one ([`Share::Tenant`]).
 #[must_use]
 pub fn share_of(spec: &ServerSpec) -> Share {
     let is_personal = || !user_values_in(spec).is_empty();
@@ -100,7 +100,7 @@ mod tests {
     };
 
     fn server(entry: &Json) -> ServerSpec {
-        let raw = Member { name: "demo".into(), name_at: 0..0, node: Node::from_json(entry) };
+        let raw = Member { name: "demo".into(), name_span: 0..0, node: Node::from_json(entry) };
         let mut report = Report::new(None, "demo");
         match decode(&raw, &mut report) {
             Decoded::Server(spec) => *spec,

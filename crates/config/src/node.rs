@@ -1,17 +1,17 @@
-//! Represents a parsed file of any dialect by JSON's values, each with its position in the text.
+//! Represents a parsed file, JSON or TOML, by JSON's values, each with its position in the text.
 
 use std::ops::Range;
 
 use serde_json::Number;
 
-/// A value and its position.
+/// A value and its byte range in the text of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) at: Range<usize>,
+    pub(crate) span: Range<usize>,
     pub(crate) value: Value,
 }
 
-/// JSON's values. Objects keep order and duplicates.
+/// A JSON value. An object keeps the order of its members, and members of the same name.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Null,
@@ -22,11 +22,11 @@ pub(crate) enum Value {
     Map(Vec<Member>),
 }
 
-/// A member of an object.
+/// A member of an object, with the byte range of its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) name: String,
-    pub(crate) name_at: Range<usize>,
+    pub(crate) name_span: Range<usize>,
     pub(crate) node: Node,
 }
 
@@ -38,7 +38,7 @@ impl Node {
         }
     }
 
-    /// Returns the member `name`; of several, the last.
+    /// Returns the member `name`. If several members have this name, returns the last.
     pub(crate) fn get(&self, name: &str) -> Option<&Member> {
         self.members()?.iter().rfind(|member| member.name == name)
     }
@@ -56,8 +56,8 @@ impl Node {
         self.get(name)?.node.as_text()
     }
 
-    /// Returns the value without positions. Of duplicate members, the last remains; [`hash`](crate::trust::hash) covers
-    /// all.
+    /// Returns the value without positions. If several members have the same name, the last remains. The hash of an
+    /// agreement ([`hash`](crate::trust::hash)) is made from the node instead, so that it covers all of them.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {
@@ -84,11 +84,11 @@ impl Node {
             Json::Object(members) => Value::Map(
                 members
                     .iter()
-                    .map(|(name, value)| Member { name: name.clone(), name_at: 0..0, node: Self::from_json(value) })
+                    .map(|(name, value)| Member { name: name.clone(), name_span: 0..0, node: Self::from_json(value) })
                     .collect(),
             ),
         };
-        Self { at: 0..0, value }
+        Self { span: 0..0, value }
     }
 
     /// Returns the kind of value, for a message.

@@ -26,7 +26,7 @@ const MAX_NAME: usize = 64;
 const MAX_VALUE: usize = 8 * 1024;
 
 /// A server that a member of a team adds for themselves: an address, and headers. It starts no program and reads no
-/// file, and its only placeholders are values that the member gives: a member has no right to more.
+/// file. Its only placeholders are values that the member gives, because a member must not get other values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnServer {
@@ -66,12 +66,12 @@ pub enum BadOwnServer {
 }
 
 impl OwnServer {
-    /// Checks the entry, and makes a server of it for the member with this [key](toolrack_host::Principal::key).
+    /// Checks the entry, and returns the server for the member whose [key](toolrack_host::Principal::key) is `member`.
     /// `egress` confines its connections. `url` may name any host: each connection checks whether the host may be
     /// reached.
     ///
     /// # Errors
-    /// [`BadOwnServer`]
+    /// [`BadOwnServer`] says which part of the entry is not allowed.
     pub fn spec(&self, member: &str, egress: &Egress) -> Result<ServerSpec, BadOwnServer> {
         let is_allowed = |url: &Url| {
             matches!(url.scheme(), "http" | "https")
@@ -87,7 +87,7 @@ impl OwnServer {
         }
         self.headers.iter().try_for_each(|(name, value)| check_header(name, value))?;
         let http = Http {
-            // Escaped, so that no reader takes a part of the address for a placeholder.
+            // The escape keeps a part of the address from being read as a placeholder.
             url: url.as_str().replace('$', "$$"),
             headers: self.headers.clone(),
             added_by: Some(AddedBy { member: member.to_owned(), egress: egress.clone() }),

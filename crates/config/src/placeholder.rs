@@ -1,13 +1,12 @@
-//! Parses placeholders by the grammar that [`Interpolate`](crate::Interpolate) describes.
-//!
-//! A `${` without its `}` is an error.
+//! Parses placeholders such as `${NAME}`, and replaces them by values. [`Interpolate`](crate::Interpolate) describes
+//! the grammar.
 
 use std::collections::BTreeSet;
 
 /// The maximum depth of nested defaults.
 const MAX_DEPTH: usize = 8;
 
-/// The longest text after expansion: 1 MiB, which is more than the system accepts as one argument.
+/// The maximum size of a text with its values filled in: 1 MiB. Systems accept less as one argument.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// Whether `$NAME` without braces is a placeholder, which depends on the field.
@@ -92,8 +91,8 @@ pub(crate) fn is_variable_name(name: &str) -> bool {
 /// Returns whether `name` can be the name of a stored secret or of a user's value: 1 to 64 letters, digits and `_`,
 /// `.`, `-`, the first one no dot or dash.
 pub(crate) fn is_stored_name(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with(['-', '.'])
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    (1..=64).contains(&name.len()) && name.chars().all(is_allowed) && !name.starts_with(['-', '.'])
 }
 
 /// Returns the length of the variable name at the beginning of `text`.
@@ -104,15 +103,15 @@ pub(crate) fn name_length(text: &str) -> usize {
     text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len())
 }
 
-/// Splits `text` into its pieces.
-pub(crate) fn pieces(text: &str, bare: BareName) -> Result<Vec<Piece<'_>>, TemplateError> {
+/// Splits `text` into literal text and placeholders. A `${` without its `}` is an error.
+pub(crate) fn pieces(text: &str, bare_name: BareName) -> Result<Vec<Piece<'_>>, TemplateError> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(dollar) = rest.find('$') {
         if dollar > 0 {
             pieces.push(Piece::Literal(&rest[..dollar]));
         }
-        let (piece, length) = piece(&rest[dollar..], bare)?;
+        let (piece, length) = piece(&rest[dollar..], bare_name)?;
         pieces.push(piece);
         rest = &rest[dollar + length..];
     }
@@ -123,22 +122,22 @@ pub(crate) fn pieces(text: &str, bare: BareName) -> Result<Vec<Piece<'_>>, Templ
 }
 
 /// Returns the piece that begins with the `$` at the beginning of `text`, and its length.
-fn piece(text: &str, bare: BareName) -> Result<(Piece<'_>, usize), TemplateError> {
-    let after = &text[1..];
-    if after.starts_with('$') {
+fn piece(text: &str, bare_name: BareName) -> Result<(Piece<'_>, usize), TemplateError> {
+    let after_dollar = &text[1..];
+    if after_dollar.starts_with('$') {
         return Ok((Piece::Literal(&text[..1]), 2));
     }
-    if after.starts_with('{') {
+    if after_dollar.starts_with('{') {
         let length = closing_brace(text).ok_or(TemplateError::Unterminated)? + 1;
-        let piece = braced(&text[2..length - 1]).unwrap_or(Piece::Literal(&text[..length]));
+        let piece = braced_placeholder(&text[2..length - 1]).unwrap_or(Piece::Literal(&text[..length]));
         return Ok((piece, length));
     }
-    if bare == BareName::Placeholder {
-        let prefix = if after.starts_with("env:") { "env:".len() } else { 0 };
-        let name = &after[prefix..][..name_length(&after[prefix..])];
+    if bare_name == BareName::Placeholder {
+        let prefix_length = if after_dollar.starts_with("env:") { "env:".len() } else { 0 };
+        let name = &after_dollar[prefix_length..][..name_length(&after_dollar[prefix_length..])];
         if !name.is_empty() {
             let piece = Piece::Variable { name, default: None };
-            return Ok((piece, 1 + prefix + name.len()));
+            return Ok((piece, 1 + prefix_length + name.len()));
         }
     }
     Ok((Piece::Literal(&text[..1]), 1))
@@ -160,7 +159,7 @@ pub(crate) fn closing_brace(text: &str) -> Option<usize> {
 }
 
 /// Returns the placeholder whose text between the braces is `inner`; `None` if that is literal text.
-fn braced(inner: &str) -> Option<Piece<'_>> {
+fn braced_placeholder(inner: &str) -> Option<Piece<'_>> {
     if let Some(name) = inner.strip_prefix("secret:") {
         return Some(Piece::Secret(name));
     }
@@ -178,11 +177,11 @@ fn braced(inner: &str) -> Option<Piece<'_>> {
     is_variable_name(name).then_some(Piece::Variable { name, default })
 }
 
-/// Returns the variable that opencode would look up in `text`: `NAME` of the first `{env:NAME}` without a `$`.
+/// Returns the variable that opencode would look up in `text`: `NAME` of the first `{env:NAME}` that no `$` precedes.
 pub(crate) fn opencode_variable(text: &str) -> Option<&str> {
-    text.match_indices("{env:").find_map(|(at, start)| {
-        let (name, _) = text[at + start.len()..].split_once('}')?;
-        (!text[..at].ends_with('$') && is_variable_name(name)).then_some(name)
+    text.match_indices("{env:").find_map(|(start, prefix)| {
+        let (name, _) = text[start + prefix.len()..].split_once('}')?;
+        (!text[..start].ends_with('$') && is_variable_name(name)).then_some(name)
     })
 }
 
@@ -206,30 +205,30 @@ fn check_nested(text: &str, depth: usize) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// Adds to `found` the names of the stored secrets that `text` may need, including those in defaults. Adds none for a
-/// malformed text.
-pub(crate) fn collect_secret_names(text: &str, found: &mut BTreeSet<String>) {
+/// Adds to `names` the names of the stored secrets that `text` may need, including those in defaults. A malformed text
+/// adds none.
+pub(crate) fn collect_secret_names(text: &str, names: &mut BTreeSet<String>) {
     // Most texts have no placeholder, and need no parsing.
     if text.contains("${secret:") {
         let secret = |piece| if let Piece::Secret(name) = piece { Some(name) } else { None };
-        collect_names(text, secret, found, 0);
+        collect_names(text, secret, names, 0);
     }
 }
 
-/// Adds to `found` the names of the values that `text` may need from the user, including those in defaults. Adds none
-/// for a malformed text.
-pub(crate) fn collect_user_value_names(text: &str, found: &mut BTreeSet<String>) {
+/// Adds to `names` the names of the values that `text` may need from the user, including those in defaults. A malformed
+/// text adds none.
+pub(crate) fn collect_user_value_names(text: &str, names: &mut BTreeSet<String>) {
     if text.contains("${user:") {
         let user_value = |piece| if let Piece::UserValue(name) = piece { Some(name) } else { None };
-        collect_names(text, user_value, found, 0);
+        collect_names(text, user_value, names, 0);
     }
 }
 
-/// Adds to `found` the names that `name_of` returns for the pieces of `text`, which is nested in `depth` defaults.
+/// Adds to `names` the names that `name_of` returns for the pieces of `text`, which is nested in `depth` defaults.
 fn collect_names<'t>(
     text: &'t str,
     name_of: impl Fn(Piece<'t>) -> Option<&'t str> + Copy,
-    found: &mut BTreeSet<String>,
+    names: &mut BTreeSet<String>,
     depth: usize,
 ) {
     for piece in pieces(text, BareName::Literal).unwrap_or_default() {
@@ -257,25 +256,25 @@ pub(crate) enum Reference<'a> {
 /// not set. An inserted value is not searched for placeholders.
 pub(crate) fn expand(
     text: &str,
-    bare: BareName,
+    bare_name: BareName,
     lookup: &impl Fn(Reference<'_>) -> Result<Option<String>, TemplateError>,
 ) -> Result<String, TemplateError> {
     let mut out = String::with_capacity(text.len());
-    expand_into(&mut out, text, bare, lookup, 0)?;
+    expand_into(&mut out, text, bare_name, lookup, 0)?;
     Ok(out)
 }
 
 fn expand_into(
     out: &mut String,
     text: &str,
-    bare: BareName,
+    bare_name: BareName,
     lookup: &impl Fn(Reference<'_>) -> Result<Option<String>, TemplateError>,
     depth: usize,
 ) -> Result<(), TemplateError> {
     if depth > MAX_DEPTH {
         return Err(TemplateError::TooDeep);
     }
-    for piece in pieces(text, bare)? {
+    for piece in pieces(text, bare_name)? {
         match piece {
             Piece::Literal(text) => out.push_str(text),
             Piece::Secret(name) => match lookup(Reference::Secret(name))? {
@@ -294,7 +293,7 @@ fn expand_into(
             Piece::Variable { name, default: Some(default) } => {
                 match lookup(Reference::Variable(name))?.filter(|value| !value.is_empty()) {
                     Some(value) => out.push_str(&value),
-                    None => expand_into(out, default, bare, lookup, depth + 1)?,
+                    None => expand_into(out, default, bare_name, lookup, depth + 1)?,
                 }
             }
         }
@@ -311,8 +310,8 @@ mod tests {
 
     use super::*;
 
-    fn expanded(text: &str, bare: BareName) -> Result<String, TemplateError> {
-        expand(text, bare, &|reference| {
+    fn expanded(text: &str, bare_name: BareName) -> Result<String, TemplateError> {
+        expand(text, bare_name, &|reference| {
             Ok(match reference {
                 Reference::Variable("A") => Some("1".to_owned()),
                 Reference::Variable("EMPTY") => Some(String::new()),
@@ -352,8 +351,8 @@ mod tests {
             ("x${user:u}y", "x${secret:s}y"),
             ("${NO:-${user:u}}", "${secret:s}"),
         ] {
-            for bare in [BareName::Placeholder, BareName::Literal] {
-                assert_eq!(expanded(text, bare).as_deref(), Ok(value), "{text}");
+            for bare_name in [BareName::Placeholder, BareName::Literal] {
+                assert_eq!(expanded(text, bare_name).as_deref(), Ok(value), "{text}");
             }
         }
     }

@@ -19,7 +19,8 @@ use crate::environment::Environment;
 pub struct Places {
     config: PathBuf,
     data: PathBuf,
-    user_file: Option<PathBuf>,
+    /// The file that `TOOLRACK_MCP_CONFIG` names.
+    chosen_user_file: Option<PathBuf>,
 }
 
 /// The environment does not name the folder of the user's files.
@@ -31,21 +32,22 @@ impl Places {
     /// Creates the places that `environment` names.
     ///
     /// # Errors
-    /// [`NoHome`] when `TOOLRACK_HOME` is not set, one of the XDG variables is not set either, and the home folder that
-    /// would take its place is unknown.
+    /// [`NoHome`] if a folder below the home folder is needed, because neither `TOOLRACK_HOME` nor both XDG variables
+    /// are set, and the home folder is unknown.
     pub fn from_env(environment: &Environment) -> Result<Self, NoHome> {
         let mut places = match environment.own_path("TOOLRACK_HOME") {
             Some(home) => Self::under(home),
             None => {
-                let base = |variable, default| xdg(environment, variable, default).map(|base| base.join("toolrack"));
+                let base_folder =
+                    |variable, default| xdg_folder(environment, variable, default).map(|base| base.join("toolrack"));
                 Self {
-                    config: base("XDG_CONFIG_HOME", ".config")?,
-                    data: base("XDG_DATA_HOME", ".local/share")?,
-                    user_file: None,
+                    config: base_folder("XDG_CONFIG_HOME", ".config")?,
+                    data: base_folder("XDG_DATA_HOME", ".local/share")?,
+                    chosen_user_file: None,
                 }
             }
         };
-        places.user_file = environment.own_path("TOOLRACK_MCP_CONFIG").map(absolute);
+        places.chosen_user_file = environment.own_path("TOOLRACK_MCP_CONFIG").map(absolute);
         Ok(places)
     }
 
@@ -53,7 +55,7 @@ impl Places {
     #[must_use]
     pub fn under(home: impl Into<PathBuf>) -> Self {
         let home = absolute(home.into());
-        Self { config: home.clone(), data: home, user_file: None }
+        Self { config: home.clone(), data: home, chosen_user_file: None }
     }
 
     /// Returns the folder of configuration files.
@@ -62,13 +64,13 @@ impl Places {
         &self.config
     }
 
-    /// Returns the folder of data: the database, artifacts.
+    /// Returns the folder of data, such as the database.
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// Returns the folder in which servers have their working folders if their entries name no other.
+    /// Returns the folder of [`Self::own_folder`]: it contains a working folder for each server.
     #[must_use]
     pub fn own_folders(&self) -> PathBuf {
         self.data.join("cwd")
@@ -80,8 +82,8 @@ impl Places {
     pub fn own_folder(&self, name: &str) -> PathBuf {
         // The hash distinguishes servers whose names get the same prefix.
         let hash = Sha256::digest(name);
-        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
-        let prefix: String = name.chars().map(plain).take(32).collect();
+        let to_plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+        let prefix: String = name.chars().map(to_plain).take(32).collect();
         self.own_folders().join(format!("{prefix}-{}", HEXLOWER.encode(&hash[..4])))
     }
 
@@ -94,13 +96,13 @@ impl Places {
     /// Returns the file with the user's servers.
     #[must_use]
     pub fn user_file(&self) -> PathBuf {
-        self.user_file.clone().unwrap_or_else(|| self.config.join("mcp.json"))
+        self.chosen_user_file.clone().unwrap_or_else(|| self.config.join("mcp.json"))
     }
 
     /// Returns whether `TOOLRACK_MCP_CONFIG` chose [`Self::user_file`], so that its absence is worth a warning.
     #[must_use]
     pub fn user_file_is_chosen(&self) -> bool {
-        self.user_file.is_some()
+        self.chosen_user_file.is_some()
     }
 
     /// Returns the file with the user's private servers for the project at `root`.
@@ -122,8 +124,9 @@ impl Places {
     }
 }
 
-/// Returns an XDG base folder. Ignores a relative path, which is invalid (XDG Base Directory Specification 0.8).
-fn xdg(environment: &Environment, variable: &str, default: &str) -> Result<PathBuf, NoHome> {
+/// Returns the XDG base folder that `variable` names, or else the folder `default` below the home folder. Ignores a
+/// relative path, which is invalid (XDG Base Directory Specification 0.8).
+fn xdg_folder(environment: &Environment, variable: &str, default: &str) -> Result<PathBuf, NoHome> {
     match environment.path(variable).filter(|path| path.is_absolute()) {
         Some(path) => Ok(path),
         None => Ok(environment.home().ok_or(NoHome)?.join(default)),
@@ -154,9 +157,9 @@ pub(crate) fn project_folders(cwd: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The real paths of the user's own files, without those that do not exist. One of them may also have the place of a
-/// project's file, as with `TOOLRACK_HOME=~/.toolrack` in the home folder. It then counts as the user's alone: as a
-/// project's file it would wait for the user's agreement, and replace itself.
+/// The real paths of those of the user's own files that exist. One of them may also be at the place of a project's
+/// file, as with `TOOLRACK_HOME=~/.toolrack` in the home folder. It then counts only as the user's file: as a project's
+/// file, it would wait for the user's agreement, and replace itself.
 pub(crate) struct UsersFiles(Vec<PathBuf>);
 
 impl UsersFiles {
@@ -164,7 +167,7 @@ impl UsersFiles {
         Self(files.into_iter().filter_map(|file| file.canonicalize().ok()).collect())
     }
 
-    /// Returns whether `file` is one of them, whatever links lead to it.
+    /// Returns whether `file` is one of the user's files, or a link to one.
     pub(crate) fn contain(&self, file: &Path) -> bool {
         file.canonicalize().is_ok_and(|file| self.0.contains(&file))
     }

@@ -26,9 +26,9 @@ impl fmt::Display for Severity {
 
 /// A problem of a file.
 ///
-/// Its `Display` is for the user: place and message on the first line, then the line of the file with a caret below,
-/// then the next step. `{:#}` gives the first line alone. Neither ever contains a configured value that could be a
-/// secret.
+/// Its `Display` is for the user: first the place and the message, on the next line the line of the file with carets
+/// below, then the next step. `{:#}` gives the first line alone. Neither ever contains a configured value that could be
+/// a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The severity.
@@ -56,7 +56,7 @@ pub struct Problem {
     /// The line of the file, values hidden.
     #[serde(skip)]
     pub snippet: Option<Snippet>,
-    /// Whether to report it only where the configuration is written or checked, and not whenever it is read.
+    /// Whether to report the problem only when the configuration is written or checked, and not each time it is read.
     #[serde(skip)]
     pub is_minor: bool,
 }
@@ -88,7 +88,7 @@ impl Problem {
         }
     }
 
-    /// Creates an error: a problem because of which an entry or a file is left out.
+    /// Creates an error: an entry or a file is left out because of the problem.
     #[must_use]
     pub fn error(message: impl Into<String>) -> Self {
         Self::new(Severity::Error, message)
@@ -123,14 +123,14 @@ impl Problem {
         self
     }
 
-    /// Returns whether something was left out because of it.
+    /// Returns whether an entry or a file was left out because of the problem.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
-    /// Returns its place, as `file:line:column` as far as they are known; empty for an entry without a file. Not safe
-    /// to print, because a path can contain any characters.
+    /// Returns the place of the problem as `file:line:column`, without the parts that are not known. Empty for an entry
+    /// that is in no file. Not safe to print, because a path can contain any characters.
     #[must_use]
     pub fn place(&self) -> String {
         let mut place = self.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
@@ -161,8 +161,8 @@ impl fmt::Display for Problem {
         if let (Some(snippet), Some(line)) = (&self.snippet, self.line) {
             let number = line.to_string();
             let gutter = " ".repeat(number.len());
-            let (before, mark) = (" ".repeat(snippet.start), "^".repeat(snippet.width));
-            write!(f, "\n  {number} | {}\n  {gutter} | {before}{mark}", snippet.text)?;
+            let (indent, carets) = (" ".repeat(snippet.start), "^".repeat(snippet.width));
+            write!(f, "\n  {number} | {}\n  {gutter} | {indent}{carets}", snippet.text)?;
         }
         if let Some(hint) = &self.hint {
             write!(f, "\n  hint: {}", text::for_line(hint))?;

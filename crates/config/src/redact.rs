@@ -1,5 +1,5 @@
-//! Hides the secrets in configuration that is shown, and keeps its placeholders. A user who is asked to agree to an
-//! entry sees [all of it](proposal).
+//! Hides the secrets in entries (each configures one server) and files that are shown, but not their placeholders. A
+//! user who is asked to agree to an entry sees [all of it](proposal).
 
 mod container;
 mod file;
@@ -21,8 +21,8 @@ use crate::{
 };
 pub(crate) use file::redact_file;
 
-/// Returns the text of the configuration file at `path`, safe to print, with secrets hidden; if it cannot be parsed,
-/// with all values hidden. `None` when there is no such file.
+/// Returns the text of the configuration file at `path`, safe to print, with secrets hidden. If the file cannot be
+/// parsed, all values are hidden. `None` if there is no such file.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -78,8 +78,8 @@ impl ValueForm {
 
     /// Returns the values of `env` or `headers`, each of which may be a secret.
     fn named_values(self, values: &BTreeMap<String, String>) -> Json {
-        let shown = |value: &String| self.text(value, |value| hide_literals(value, BareName::Placeholder));
-        values.iter().map(|(name, value)| (name.clone(), shown(value))).collect::<Map<_, _>>().into()
+        let shown_value = |value: &String| self.text(value, |value| hide_literals(value, BareName::Placeholder));
+        values.iter().map(|(name, value)| (name.clone(), shown_value(value))).collect::<Map<_, _>>().into()
     }
 }
 
@@ -110,8 +110,8 @@ fn entry(spec: &ServerSpec, form: ValueForm) -> Json {
 fn add_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, is_selected: impl Fn(&Row) -> bool) {
     for row in ENTRY.rows.iter().filter(|row| is_selected(row) && !row.is_alias()) {
         let Some(setting) = row.sets else { continue };
-        let shown = setting.shown(spec).filter(|shown| Some(shown) != setting.default_value().as_ref());
-        entry.extend(shown.map(|shown| (row.key.to_owned(), shown)));
+        let value = setting.shown(spec).filter(|value| Some(value) != setting.default_value().as_ref());
+        entry.extend(value.map(|value| (row.key.to_owned(), value)));
     }
 }
 
@@ -153,11 +153,11 @@ fn sandbox_value(sandbox: &Sandbox) -> Json {
         Ports::Any => json!("any"),
         Ports::Only(ports) => json!(ports),
     };
-    let mut shown =
+    let mut fields =
         Map::from_iter([("connect".to_owned(), ports(&sandbox.connect)), ("bind".to_owned(), ports(&sandbox.bind))]);
     for (name, paths) in [("read", &sandbox.read), ("write", &sandbox.write)] {
         if !paths.is_empty() {
-            shown.insert(name.to_owned(), json!(paths));
+            fields.insert(name.to_owned(), json!(paths));
         }
     }
     let limits = [
@@ -167,16 +167,16 @@ fn sandbox_value(sandbox: &Sandbox) -> Json {
         ("cpu", sandbox.cpu.map(|cpu| cpu.as_secs())),
     ];
     let limits = limits.into_iter().filter_map(|(name, limit)| Some((name.to_owned(), json!(limit?))));
-    shown.insert("limits".to_owned(), Json::Object(limits.collect()));
+    fields.insert("limits".to_owned(), Json::Object(limits.collect()));
     let (mut sandbox, mut defaults) = (sandbox.clone(), Sandbox::default());
     for row in SANDBOX.rows {
         if let Some(SpecSetting::Confines(flag_in)) = row.sets
             && flag_in(&mut sandbox) != flag_in(&mut defaults)
         {
-            shown.insert(row.key.to_owned(), json!(flag_in(&mut sandbox)));
+            fields.insert(row.key.to_owned(), json!(flag_in(&mut sandbox)));
         }
     }
-    Json::Object(shown)
+    Json::Object(fields)
 }
 
 fn http_fields(kind: &str, http: &Http, form: ValueForm) -> Map<String, Json> {
@@ -198,10 +198,10 @@ fn http_fields(kind: &str, http: &Http, form: ValueForm) -> Map<String, Json> {
 }
 
 fn oauth_fields(oauth: &OAuth, form: ValueForm) -> Map<String, Json> {
-    let mut shown = Map::new();
+    let mut fields = Map::new();
     let texts = [("client_id", &oauth.client_id), ("account", &oauth.account)];
     for (name, value) in texts {
-        shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
+        fields.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
     let credentials = [
         ("client_secret", &oauth.client_secret),
@@ -209,15 +209,15 @@ fn oauth_fields(oauth: &OAuth, form: ValueForm) -> Map<String, Json> {
         ("assertion", &oauth.assertion.text),
     ];
     for (name, value) in credentials {
-        shown.extend(value.as_ref().map(|value| (name.to_owned(), form.secret(value))));
+        fields.extend(value.as_ref().map(|value| (name.to_owned(), form.secret(value))));
     }
-    let plain = [
+    let harmless_texts = [
         ("private_key_file", &oauth.private_key.file),
         ("key_id", &oauth.key_id),
         ("assertion_file", &oauth.assertion.file),
     ];
-    for (name, value) in plain {
-        shown.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
+    for (name, value) in harmless_texts {
+        fields.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
     if let Some(idp) = &oauth.idp {
         let mut provider =
@@ -225,20 +225,20 @@ fn oauth_fields(oauth: &OAuth, form: ValueForm) -> Map<String, Json> {
         provider.extend(idp.client_id.as_ref().map(|id| ("client_id".to_owned(), json!(id))));
         let secret = idp.client_secret.as_ref().map(|secret| form.secret(secret));
         provider.extend(secret.map(|secret| ("client_secret".to_owned(), secret)));
-        shown.insert("idp".to_owned(), Json::Object(provider));
+        fields.insert("idp".to_owned(), Json::Object(provider));
     }
     if oauth.dpop {
-        shown.insert("dpop".to_owned(), json!(true));
+        fields.insert("dpop".to_owned(), json!(true));
     }
     let metadata_url = oauth.client_metadata_url.as_ref().map(|url| form.text(url, mask::hide_in_argument));
-    shown.extend(metadata_url.map(|url| ("client_metadata_url".to_owned(), url)));
+    fields.extend(metadata_url.map(|url| ("client_metadata_url".to_owned(), url)));
     if !oauth.scopes.is_empty() {
-        shown.insert("scopes".to_owned(), json!(oauth.scopes));
+        fields.insert("scopes".to_owned(), json!(oauth.scopes));
     }
     if oauth.grant != Grant::default() {
-        shown.insert("grant".to_owned(), json!(oauth.grant));
+        fields.insert("grant".to_owned(), json!(oauth.grant));
     }
-    shown
+    fields
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Has one row for each field of an entry (the configuration of one server), and for each setting of `toolrack.toml`.
 //!
 //! A row has the static facts of a field: its names, its kind, its default, the hidden parts and one line of
-//! documentation. The reader of entries finds a field by the key of its row. A field with a row in the host needs no
-//! other code to be read and shown. The schemas and the reference page in `docs/` are made from the rows
-//! ([`schema`](crate::schema)). A test compares each row with the reader.
+//! documentation. The reader of entries finds a field by the key of its row. The host's crate defines some rows itself;
+//! their fields need no other code to be read and shown. The schemas and the reference page in `docs/` are made from
+//! the rows ([`schema`](crate::schema)). A test compares each row with the reader.
 
 mod entry;
 mod fields;
@@ -28,7 +28,7 @@ pub(crate) use settings::{
 /// The suffixes of the name of a time, which give its unit. A time without a suffix is in seconds.
 const UNITS: &[&str] = &["", "_s", "_sec", "_secs", "_seconds", "_ms"];
 
-/// A field.
+/// The static facts of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     /// The name of the field in Toolrack's own files.
@@ -39,7 +39,7 @@ pub(crate) struct Row {
     /// The transports whose servers have the field.
     pub(crate) servers: FieldScope,
     pub(crate) is_required: bool,
-    /// Whether an object with this field must be an entry.
+    /// Whether any object with this field is an entry. Files without `mcpServers` are recognized by it.
     pub(crate) is_characteristic: bool,
     /// Whether placeholders such as `${TOKEN}` are filled in when the server connects.
     pub(crate) is_filled: bool,
@@ -50,9 +50,9 @@ pub(crate) struct Row {
     pub(crate) shown_as: Option<&'static str>,
     /// The setting of the spec that the field sets, if common code can read and show that setting.
     pub(crate) sets: Option<SpecSetting>,
-    /// The default of the field, if that is a value.
+    /// The default of the field, if it is a value.
     default_value: Option<fn() -> Json>,
-    /// What applies without the field, in words, if its default is no value; for the documentation.
+    /// The default in words, for the documentation, if it is not a value.
     pub(crate) otherwise: &'static str,
     /// One line of documentation.
     pub(crate) about: &'static str,
@@ -147,7 +147,7 @@ impl SpecSetting {
     pub(crate) fn shown(&self, spec: &ServerSpec) -> Option<Json> {
         match self {
             Self::Field(field) => (field.shown)(spec),
-            Self::Other(shown) => Some(shown(spec)),
+            Self::Other(show) => Some(show(spec)),
             Self::Same(_) | Self::Confines(_) => None,
         }
     }
@@ -157,8 +157,8 @@ impl SpecSetting {
         match self {
             Self::Field(field) => Some((field.default)()),
             Self::Same(key) => ENTRY.row(key)?.default_value(),
-            Self::Confines(flag) => Some(Json::Bool(*flag(&mut Sandbox::default()))),
-            Self::Other(shown) => Some(shown(&ServerSpec::new(Transport::Http(Http::default())))),
+            Self::Confines(flag_in) => Some(Json::Bool(*flag_in(&mut Sandbox::default()))),
+            Self::Other(show) => Some(show(&ServerSpec::new(Transport::Http(Http::default())))),
         }
     }
 }
@@ -227,7 +227,7 @@ impl Row {
         Self { otherwise, ..self }
     }
 
-    /// Returns its names: its key, and those of other programs.
+    /// Returns the names of the field: its key, and those of other programs.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.key).chain(self.aliases.iter().map(|(name, _)| *name))
     }
@@ -238,19 +238,19 @@ impl Row {
         self.shown_as.is_some()
     }
 
-    /// Returns whether `name`, in the form of [`canonical`](crate::entry::canonical), is a name of this field. A time
-    /// may have a unit behind its name.
+    /// Returns whether `name`, in the form of [`canonical`](crate::entry::canonical), is a name of this field. The name
+    /// of a time may end in a unit, as in `call_timeout_ms`.
     pub(crate) fn is_called(&self, name: &str) -> bool {
-        // The first suffix is empty.
-        let units = if self.kind.is_time() { UNITS } else { &UNITS[..1] };
-        self.names().any(|own| name.strip_prefix(own).is_some_and(|unit| units.contains(&unit)))
+        // The first suffix of `UNITS` is empty.
+        let suffixes = if self.kind.is_time() { UNITS } else { &UNITS[..1] };
+        self.names().any(|field_name| name.strip_prefix(field_name).is_some_and(|suffix| suffixes.contains(&suffix)))
     }
 
-    /// Returns its default, if that is a value.
+    /// Returns the default of the field, if it is a value.
     pub(crate) fn default_value(&self) -> Option<Json> {
         match self.sets {
-            Some(sets) => sets.default_value().filter(|value| !value.is_null()),
-            None => self.default_value.map(|value| value()),
+            Some(setting) => setting.default_value().filter(|value| !value.is_null()),
+            None => self.default_value.map(|make_default| make_default()),
         }
     }
 }

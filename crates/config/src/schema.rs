@@ -75,7 +75,7 @@ impl Schema {
     /// Returns a reference to the definition `name`, which `make` builds the first time.
     fn define(&mut self, name: &str, make: impl FnOnce(&mut Self) -> Json) -> Json {
         if !self.defs.contains_key(name) {
-            // A table that refers to itself finds this entry.
+            // If the definition refers to itself, it must not be built a second time.
             self.defs.insert(name.to_owned(), Json::Null);
             let definition = make(self);
             self.defs.insert(name.to_owned(), definition);
@@ -95,11 +95,11 @@ impl Schema {
 
     /// Returns the definition `name`: an object with the fields of `table`, whose names have several spellings, as in
     /// entries. Editors complete the key of each field, and check it under every name.
-    fn with_spellings(&mut self, name: &str, table: &Table, more_rows: &[Row]) -> Map<String, Json> {
+    fn with_spellings(&mut self, name: &str, table: &Table, additional_rows: &[Row]) -> Map<String, Json> {
         let mut properties = Map::new();
         let mut patterns = Map::new();
         let mut required = Vec::new();
-        for row in table.rows.iter().chain(more_rows) {
+        for row in table.rows.iter().chain(additional_rows) {
             properties.insert(row.key.to_owned(), self.row(row, true));
             let mut names: Vec<_> = spellings(row).into_iter().filter(|name| name != row.key).collect();
             if row.kind.is_time() {
@@ -127,6 +127,7 @@ impl Schema {
         Self::finish(object([("type", json!("object")), ("properties", Json::Object(properties))]), table, &required)
     }
 
+    /// Adds the required fields of `table` to `schema`, and whether it allows other fields.
     fn finish(mut schema: Map<String, Json>, table: &Table, required: &[&str]) -> Map<String, Json> {
         if !required.is_empty() {
             schema.insert("required".to_owned(), json!(required));
@@ -137,6 +138,7 @@ impl Schema {
         schema
     }
 
+    /// Returns the schema of a field. `has_spellings`: it is a field of an entry, and its name has several spellings.
     fn row(&mut self, row: &Row, has_spellings: bool) -> Json {
         let kind = self.kind(&row.kind, has_spellings);
         // A field that is `null` counts as absent.
@@ -208,7 +210,7 @@ fn time() -> Json {
     ] })
 }
 
-/// Returns the names of a field in snake_case, camelCase and kebab-case.
+/// Returns all names of a field, each in snake_case, camelCase and kebab-case.
 fn spellings(row: &Row) -> Vec<String> {
     let mut all = Vec::new();
     for name in row.names() {

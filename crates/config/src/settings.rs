@@ -80,12 +80,12 @@ pub(crate) struct ReadContext<'a> {
 pub struct SessionRetention {
     /// A conversation is kept for this many days after its last message (`keep_days`), 1 or more.
     pub days: Option<u32>,
-    /// How many of the newest conversations are kept (`keep`), 1 or more.
+    /// The number of the newest conversations that are kept (`keep`), 1 or more.
     pub number: Option<u32>,
 }
 
 impl Settings {
-    /// Reads the settings of `document`, and returns its problems, none of which affects a server.
+    /// Reads the settings of `document`, and returns them with their problems. No such problem affects a server.
     pub(crate) fn read(document: &Document, context: ReadContext<'_>) -> (Self, Vec<Problem>) {
         let root = match dialect::parse(document) {
             Ok(Some(root)) => root,
@@ -106,16 +106,15 @@ impl Settings {
                 let (section, problems) = PolicySection::read(document, node, FileOwner::User);
                 (section.added_to(Policy::default(), FileOwner::User), problems)
             }),
-            model: reader.note_problems(model(document, &root, context)),
-            tools: reader.note_problems(tools(document, &root, context)),
-            role: reader.note_problems(role(document, &root, context)),
+            model: reader.collect_problems(model(document, &root, context)),
+            tools: reader.collect_problems(tools(document, &root, context)),
+            role: reader.collect_problems(role(document, &root, context)),
         };
-        reader.note_unknown_keys();
+        reader.warn_of_unknown_keys();
         (settings, reader.problems)
     }
 
-    /// Returns the settings for the file at `shown_path`, which cannot be read: the strictest, because the file may
-    /// have forbidden anything.
+    /// Returns the strictest settings, for the file `shown_path`, which cannot be read: it may forbid anything.
     pub(crate) fn unreadable(shown_path: String) -> Self {
         let policy = PolicySection::unreadable().added_to(Policy::default(), FileOwner::User);
         let egress = EgressRules::strictest(shown_path);
@@ -131,13 +130,13 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads the setting `key`, which must be one of a few words. If it is another, `until_then` tells the user what
-    /// applies until it is corrected.
+    /// Reads the setting `key`, which must be one of the words that `parse` knows. If it is another, `until_then` tells
+    /// the user what applies until the file is corrected.
     fn word<T: Default>(&mut self, key: &str, parse: impl Fn(&str) -> Option<T>, until_then: &str) -> T {
         let Some(member) = self.root.get(key) else { return T::default() };
         member.node.as_text().and_then(parse).unwrap_or_else(|| {
             let problem = Problem::error(format!("`{key}` must be {}", TOOLRACK.words(key))).field(key);
-            self.problems.push(self.document.locate(problem.hint(until_then), member.node.at.clone()));
+            self.problems.push(self.document.locate(problem.hint(until_then), member.node.span.clone()));
             T::default()
         })
     }
@@ -145,22 +144,22 @@ impl Reader<'_> {
     /// Reads the setting `key` with `read`, if the file has it.
     fn table<T: Default>(&mut self, key: &str, read: impl Fn(&Document, &Node) -> (T, Vec<Problem>)) -> T {
         match self.root.get(key) {
-            Some(member) => self.note_problems(read(self.document, &member.node)),
+            Some(member) => self.collect_problems(read(self.document, &member.node)),
             None => T::default(),
         }
     }
 
     /// Adds `problems` to the problems of the file, and returns `value`.
-    fn note_problems<T>(&mut self, (value, problems): (T, Vec<Problem>)) -> T {
+    fn collect_problems<T>(&mut self, (value, problems): (T, Vec<Problem>)) -> T {
         self.problems.extend(problems);
         value
     }
 
     /// Adds a warning for each key that its table does not have.
-    fn note_unknown_keys(&mut self) {
-        let mut check = |node: Option<&Node>, table: &Table, place: &str| {
+    fn warn_of_unknown_keys(&mut self) {
+        let mut check = |node: Option<&Node>, table: &Table, table_path: &str| {
             for member in node.and_then(Node::members).unwrap_or_default() {
-                self.problems.extend(unknown_setting(self.document, member, table, place));
+                self.problems.extend(unknown_setting(self.document, member, table, table_path));
             }
         };
         check(Some(self.root), TOOLRACK, "");
@@ -183,9 +182,9 @@ fn shown_path(document: &Document) -> String {
 /// `[agents.model]` of every other agent, so that an error in it is reported before that agent is first chosen.
 fn model(document: &Document, root: &Node, context: ReadContext<'_>) -> (ModelChoice, Vec<Problem>) {
     let mut problems = Vec::new();
-    let mut read = |place: &str, node: &Node| {
-        let (choice, more) = ModelChoice::read(document, place, node, context.check_name);
-        problems.extend(more);
+    let mut read = |table_path: &str, node: &Node| {
+        let (choice, choice_problems) = ModelChoice::read(document, table_path, node, context.check_name);
+        problems.extend(choice_problems);
         choice
     };
     let mut model = root.get("model").map_or_else(ModelChoice::default, |member| read("model", &member.node));
@@ -208,8 +207,8 @@ fn tools(document: &Document, root: &Node, context: ReadContext<'_>) -> (ToolSet
     };
     for agent in agents(root) {
         let Some(member) = agent.get("tools") else { continue };
-        let (agent_tools, more) = tools.clone().overlaid(document, "agents.tools", &member.node);
-        problems.extend(more);
+        let (agent_tools, agent_problems) = tools.clone().overlaid(document, "agents.tools", &member.node);
+        problems.extend(agent_problems);
         if context.is_chosen(agent) {
             tools = agent_tools;
         }
@@ -217,8 +216,8 @@ fn tools(document: &Document, root: &Node, context: ReadContext<'_>) -> (ToolSet
     (tools, problems)
 }
 
-/// Returns the role of the chosen agent. An agent whose role cannot be read is a [`Role::Channel`], without tools: too
-/// few tools do no harm.
+/// Returns the role of the chosen agent. If the role cannot be read, it is [`Role::Channel`], because an agent with too
+/// few tools does no harm.
 fn role(document: &Document, root: &Node, context: ReadContext<'_>) -> (Role, Vec<Problem>) {
     let (mut role, mut problems) = (Role::default(), Vec::new());
     for agent in agents(root) {
@@ -228,8 +227,9 @@ fn role(document: &Document, root: &Node, context: ReadContext<'_>) -> (Role, Ve
             Some("channel") => Role::Channel,
             _ => {
                 let problem = Problem::error(format!("`role` must be {}", AGENT.words("role"))).field("agents.role");
-                problems
-                    .push(document.locate(problem.hint("until then, the agent gets no tools"), member.node.at.clone()));
+                problems.push(
+                    document.locate(problem.hint("until then, the agent gets no tools"), member.node.span.clone()),
+                );
                 Role::Channel
             }
         };
@@ -259,14 +259,14 @@ impl SessionRetention {
     /// Reads `[sessions]`. If any value is invalid, every conversation is kept: a mistake deletes nothing.
     fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
-        let mut note_error = |field: &str, expected: &str, node: &Node| {
+        let mut report_invalid = |field: &str, expected: &str, node: &Node| {
             let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
-            problems.push(document.locate(problem.hint("until then, every conversation is kept"), node.at.clone()));
+            problems.push(document.locate(problem.hint("until then, every conversation is kept"), node.span.clone()));
         };
         if node.members().is_none() {
-            note_error("sessions", "a table", node);
+            report_invalid("sessions", "a table", node);
         }
-        let mut number = |name: &str| {
+        let mut read_number = |name: &str| {
             let member = node.get(name)?;
             let number = match &member.node.value {
                 Value::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
@@ -274,19 +274,19 @@ impl SessionRetention {
             };
             let number = number.filter(|number| *number > 0);
             if number.is_none() {
-                note_error(&format!("sessions.{name}"), "a whole number of 1 or more", &member.node);
+                report_invalid(&format!("sessions.{name}"), "a whole number of 1 or more", &member.node);
             }
             number
         };
-        let retention = Self { days: number("keep_days"), number: number("keep") };
+        let retention = Self { days: read_number("keep_days"), number: read_number("keep") };
         (if problems.is_empty() { retention } else { Self::default() }, problems)
     }
 }
 
-/// Returns the message about `member`, which `table` does not have, for a table where an unknown key is an error.
+/// Returns the message of the error that `table` does not have the key of `member`. `field` is the path of the key.
 fn unknown_key(field: &str, member: &Member, table: &Table) -> String {
     match intended_name(&member.name, table.keys()) {
-        Some(near) => format!("`{field}` is not a known key: did you mean `{near}`?"),
+        Some(similar) => format!("`{field}` is not a known key: did you mean `{similar}`?"),
         None => format!("`{field}` is not a known key"),
     }
 }
@@ -298,12 +298,12 @@ fn unknown_setting(document: &Document, member: &Member, table: &Table, table_pa
         return None;
     }
     let hint = match intended_name(&member.name, table.keys()) {
-        Some(near) => format!("did you mean `{table_path}{near}`?"),
+        Some(similar) => format!("did you mean `{table_path}{similar}`?"),
         None => "it is ignored, and kept when the file is edited".to_owned(),
     };
     let name = format!("{table_path}{}", member.name);
     let problem = Problem::warning(format!("`{name}` is not a known setting")).field(name).hint(hint);
-    Some(document.locate(problem, member.name_at.clone()))
+    Some(document.locate(problem, member.name_span.clone()))
 }
 
 #[cfg(test)]

@@ -1,24 +1,25 @@
 //! Suggests the likely meaning of an unknown name.
 
-/// The required similarity of a name in a file: a field of another program must not be mistaken for one of Toolrack.
+/// The required similarity of a name in a file. It is higher than for a typed name, because the name may be a field of
+/// another program, and no mistake.
 const WRITTEN_LIKENESS: f64 = 0.88;
 /// The required similarity of a name that a user typed.
 const TYPED_LIKENESS: f64 = 0.8;
 
-/// Returns the name in `known` that a user who typed `typed` most likely means; `None` if no name is similar. Two
-/// swapped letters, or one letter too many or too few, are similar enough even in a short name.
+/// Returns the name in `known` that the user most likely means with `typed`; `None` if no name is similar. Even a short
+/// name is similar if two letters are swapped, or one letter is wrong, missing or added. Ignores case.
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |typed: &str, name: &str| {
         let likeness = strsim::jaro_winkler(typed, name);
         // In a word of two letters, one wrong letter is half of the word.
-        let is_slip = typed.chars().count() > 2 && strsim::osa_distance(typed, name) == 1;
-        if is_slip { likeness.max(TYPED_LIKENESS) } else { likeness }
+        let is_one_typo = typed.chars().count() > 2 && strsim::osa_distance(typed, name) == 1;
+        if is_one_typo { likeness.max(TYPED_LIKENESS) } else { likeness }
     };
-    nearest(typed, known, likeness).filter(|(likeness, _)| *likeness >= TYPED_LIKENESS).map(|(_, name)| name)
+    most_similar(typed, known, likeness).filter(|(likeness, _)| *likeness >= TYPED_LIKENESS).map(|(_, name)| name)
 }
 
-/// Returns the name in `known` that `typed` abbreviates, such as `message` for `msg`; `None` if there is no such name,
-/// or several.
+/// Returns the name in `known` that `typed` abbreviates, such as `message` for `msg`. `None` if there is no such name,
+/// or if there are several. Ignores case.
 pub fn abbreviated<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.to_lowercase();
     let is_short_for = |name: &str| {
@@ -28,26 +29,26 @@ pub fn abbreviated<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) ->
             && typed.chars().next() == name.chars().next()
             && typed.chars().all(|letter| letters.any(|other| other == letter))
     };
-    let mut found = known.into_iter().filter(|name| is_short_for(name));
-    found.next().filter(|_| found.next().is_none())
+    let mut matches = known.into_iter().filter(|name| is_short_for(name));
+    matches.next().filter(|_| matches.next().is_none())
 }
 
-/// Returns the name in `known` that is probably meant by `written`, a misspelt name in a file.
+/// Returns the name in `known` that the author of a file probably means with the misspelt name `written`.
 pub(crate) fn intended_name<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    nearest(written, known, strsim::jaro_winkler)
+    most_similar(written, known, strsim::jaro_winkler)
         .filter(|(likeness, _)| *likeness > WRITTEN_LIKENESS)
         .map(|(_, name)| name)
 }
 
 /// Returns the name in `known` that is most similar to `name`, with the similarity from 0 to 1. Ignores case.
-fn nearest<'a>(
+fn most_similar<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
     likeness: impl Fn(&str, &str) -> f64,
 ) -> Option<(f64, &'a str)> {
     let name = name.to_lowercase();
-    let all = known.into_iter().map(|candidate| (likeness(&name, &candidate.to_lowercase()), candidate));
-    all.max_by(|one, other| one.0.total_cmp(&other.0))
+    let candidates = known.into_iter().map(|candidate| (likeness(&name, &candidate.to_lowercase()), candidate));
+    candidates.max_by(|one, other| one.0.total_cmp(&other.0))
 }
 
 #[cfg(test)]

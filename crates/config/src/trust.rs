@@ -1,8 +1,8 @@
 //! Checks the user's agreement to run entries (configured servers) of a project's file.
 //!
-//! An entry in a repository is a proposal. An agreement is for one entry, identified by its project, its name and the
-//! hash of its content: when the content changes, the entry waits for the user again. Comments and the order of fields
-//! do not count. The project's files that the entry runs are part of its content. A ledger knows the agreements.
+//! An entry in a repository is only a proposal: it waits until the user agrees. The agreement is for one project, one
+//! name and one content. If the content changes, the entry waits again. The content includes the project's files that
+//! the entry runs, but not comments and the order of fields. A ledger is the record of the agreements.
 
 mod files;
 
@@ -22,7 +22,8 @@ pub struct Candidate<'a> {
     pub project: &'a Path,
     /// The entry's name.
     pub name: &'a str,
-    /// [`content_hash`] of the entry; if it runs files, the hash of that hash and of the files.
+    /// The [`content_hash`] of the entry. If the entry runs files, the hash of that hash together with those of the
+    /// files.
     pub hash: &'a str,
 }
 
@@ -60,13 +61,13 @@ pub(crate) fn agreement_hash(hash: &str, files: &BTreeMap<String, String>) -> St
     if files.is_empty() {
         return hash.to_owned();
     }
-    let all = serde_json::json!({ "entry": hash, "files": files });
-    let hash = Sha256::digest(format!("toolrack entry with files 1\n{all}"));
+    let content = serde_json::json!({ "entry": hash, "files": files });
+    let hash = Sha256::digest(format!("toolrack entry with files 1\n{content}"));
     HEXLOWER.encode(&hash)
 }
 
-/// Returns the [`content_hash`] of an entry as it is written in a file. It covers all members, including several with
-/// the same name. Such an entry is refused, but even if it were not, the user's agreement would cover each of them.
+/// Returns the [`content_hash`] of an entry as it is written in a file. It covers all members, even those with the same
+/// name: such an entry has an error, but an agreement must not depend on that check.
 pub(crate) fn hash(entry: &Node) -> String {
     let mut canonical = String::from("toolrack entry 1\n");
     write_canonical(entry, &mut canonical);
@@ -74,6 +75,7 @@ pub(crate) fn hash(entry: &Node) -> String {
     HEXLOWER.encode(&hash)
 }
 
+/// Appends `node` to `out`, with the members of each object sorted by name.
 fn write_canonical(node: &Node, out: &mut String) {
     match &node.value {
         Value::List(nodes) => {

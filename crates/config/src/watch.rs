@@ -1,4 +1,5 @@
-//! Watches files for changes. A reader is the owner of one [`Watch`]: it is told when one of its files has changed.
+//! Watches files for changes. The owner of a [`Watch`] is called a reader. Its function is called when one of its files
+//! has changed.
 
 mod fingerprint;
 mod folders;
@@ -32,12 +33,12 @@ use self::{
 /// Editors write a file in several steps; events within this time count as one change.
 const SETTLE_TIME: Duration = Duration::from_millis(150);
 
-/// The interval at which all files are checked, even without an event. Some changes cause no event, such as replacing a
-/// folder far above them, or any change in a folder that cannot be watched.
+/// The interval at which all files are checked, even without an event. Some changes cause no event: a folder far above
+/// a file is replaced, or a folder cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The number of attempts to watch folders that are created and removed at the same moment. The next check finds what
-/// these attempts miss.
+/// The maximum number of attempts to watch the folders of a reader while other programs create and remove folders. The
+/// next check finds a change that these attempts miss.
 const MAX_TRIES: usize = 3;
 
 /// The interval at which all files are checked if the system has no watch left: Linux bounds the watches of all
@@ -54,8 +55,8 @@ const POLL_INTERVAL_WITHOUT_WATCH: Duration = Duration::from_millis(600);
 /// if the system has no watch left.
 #[derive(Clone)]
 pub struct Watcher {
-    /// The sender to the thread, which ends when all of these are dropped. If the thread has ended early, sending
-    /// fails; that error is ignored everywhere, because nothing can watch then.
+    /// Sends commands to the thread, which ends when all of these senders are dropped. The error of a thread that could
+    /// not start is ignored everywhere: no file can be watched then.
     commands: Arc<Sender<Command>>,
     /// The id of the next reader.
     next_reader: Arc<AtomicU64>,
@@ -116,7 +117,7 @@ impl Watcher {
     ) -> Self {
         let (commands, inbox) = channel();
         let commands = Arc::new(commands);
-        // Only watchers and watches own the sender, so dropping them ends the thread.
+        // The event handler has only a weak reference, so the thread ends when all watchers and watches are dropped.
         let weak_commands = Arc::downgrade(&commands);
         let names = Arc::<FileNames>::default();
         let filter = Arc::clone(&names);
@@ -146,8 +147,8 @@ impl Watcher {
 }
 
 impl Watch {
-    /// Watches these files instead of the earlier ones. A file whose folder cannot be watched is checked every ten
-    /// seconds. All changes after the return of this function are reported.
+    /// Watches `files` instead of the earlier ones. Blocks until the thread watches them: all changes after the return
+    /// are reported. A file whose folder cannot be watched is checked every ten seconds.
     pub fn follow<'f>(&mut self, files: impl IntoIterator<Item = &'f Path>) {
         let (done_sender, done_receiver) = channel();
         let files = files.into_iter().map(Path::to_owned).collect();
@@ -163,22 +164,23 @@ impl Drop for Watch {
     }
 }
 
-/// The names of all followed files. The watched folders may hold other files, such as a database that is written all
-/// the time: the thread does not have to wake for them.
+/// The names of all followed files and their folders. The watched folders may contain other files, such as a database
+/// that is written all the time; their events do not wake the thread.
 #[derive(Default)]
 struct FileNames(ArcSwap<BTreeSet<OsString>>);
 
 impl FileNames {
-    /// Returns what the thread has to do after `event`. Ignores events of reading, because a reader's own reads would
-    /// wake the thread endlessly.
+    /// Returns the command for the thread after `event`; `None` if the event does not matter. Events of reading do not
+    /// matter: a reader's own reads would wake the thread endlessly.
     fn command_for(&self, event: notify::Result<Event>) -> Option<Command> {
         // An error means that an event may have been missed.
         let Ok(event) = event else { return Some(Command::CheckAll) };
         if event.need_rescan() {
             return Some(Command::CheckAll);
         }
-        let is_content = matches!(event.kind, Modify(Data(_) | Metadata(_)));
-        let is_relevant = !event.kind.is_access() && (!is_content || event.paths.iter().any(|path| self.has(path)));
+        let is_content_change = matches!(event.kind, Modify(Data(_) | Metadata(_)));
+        let is_relevant =
+            !event.kind.is_access() && (!is_content_change || event.paths.iter().any(|path| self.has(path)));
         is_relevant.then_some(Command::Check(event.paths))
     }
 
@@ -188,18 +190,19 @@ impl FileNames {
     }
 
     fn add<'p>(&self, paths: impl Iterator<Item = &'p PathBuf>) {
-        let known = self.0.load();
-        let new: Vec<_> = paths.filter_map(|path| path.file_name()).filter(|name| !known.contains(*name)).collect();
-        if !new.is_empty() {
-            let all = known.iter().cloned().chain(new.into_iter().map(ToOwned::to_owned)).collect();
+        let known_names = self.0.load();
+        let new_names: Vec<_> =
+            paths.filter_map(|path| path.file_name()).filter(|name| !known_names.contains(*name)).collect();
+        if !new_names.is_empty() {
+            let all = known_names.iter().cloned().chain(new_names.into_iter().map(ToOwned::to_owned)).collect();
             self.0.store(Arc::new(all));
         }
     }
 }
 
-/// What one reader follows.
+/// A reader and the files that it follows.
 struct Reader {
-    /// What to call when one of the files has changed.
+    /// The function to call when one of the files has changed.
     on_change: Box<dyn Fn() + Send>,
     /// The followed files, as they were when the reader last heard of a change.
     files: BTreeMap<PathBuf, Fingerprint>,
@@ -228,13 +231,13 @@ struct ThreadState {
 impl ThreadState {
     /// Reports changes until the watcher and all its watches are dropped.
     fn run(mut self, inbox: &Receiver<Command>, poll_interval: Duration) {
-        let interval_now = |state: &Self| match state.folders.is_complete() {
+        let current_interval = |state: &Self| match state.folders.is_complete() {
             true => poll_interval,
             false => poll_interval.min(POLL_INTERVAL_WITHOUT_WATCH),
         };
         let mut last_check = Instant::now();
         loop {
-            let remaining = interval_now(&self).saturating_sub(last_check.elapsed());
+            let remaining = current_interval(&self).saturating_sub(last_check.elapsed());
             let mut affected = match inbox.recv_timeout(remaining) {
                 Ok(command) => self.handle(command),
                 Err(RecvTimeoutError::Timeout) => {
@@ -284,41 +287,41 @@ impl ThreadState {
         Ok(())
     }
 
-    /// Determines the folders of each of these readers again, and only then calls the reader, so that it also sees what
-    /// changed before a folder was watched.
+    /// Reports a change to each of these readers. Determines the reader's folders again before that, so that the reader
+    /// also sees changes from before a folder was watched.
     fn report(&mut self, mut affected: BTreeSet<ReaderId>) {
         let mut reported = BTreeSet::new();
         while let Some(reader) = affected.pop_first() {
             reported.insert(reader);
             let others = self.watch_again(reader);
-            let missed = self.changed_readers(others.difference(&reported).copied().collect());
-            affected.extend(missed);
+            let other_changed = self.changed_readers(others.difference(&reported).copied().collect());
+            affected.extend(other_changed);
             if let Some(reader) = self.readers.get_mut(&reader) {
                 for (file, fingerprint) in &mut reader.files {
-                    *fingerprint = Fingerprint::of(file);
+                    *fingerprint = Fingerprint::read(file);
                 }
                 (reader.on_change)();
             }
         }
     }
 
-    /// Watches what `reader` needs now. Returns the readers of those folders that others have replaced: they may have
-    /// missed a change.
+    /// Watches the folders that `reader` needs now. Returns the readers of folders that another folder has replaced:
+    /// these readers may have missed a change.
     fn watch_again(&mut self, reader: ReaderId) -> BTreeSet<ReaderId> {
-        let mut others = BTreeSet::new();
+        let mut affected = BTreeSet::new();
         let folders = self.readers.get(&reader).map(Reader::folders).unwrap_or_default();
         for folder in folders.iter().filter(|folder| self.folders.is_replaced(folder)).collect::<Vec<_>>() {
-            others.extend(self.folders.watch_again(folder));
+            affected.extend(self.folders.watch_again(folder));
         }
         self.watch(reader);
-        others
+        affected
     }
 
     /// Returns the readers among `readers` for whom a file has changed since the last check, or a watched folder has
     /// been replaced.
     fn changed_readers(&self, readers: BTreeSet<ReaderId>) -> BTreeSet<ReaderId> {
         let is_changed = |reader: &Reader| {
-            reader.files.iter().any(|(file, known)| Fingerprint::of(file) != *known)
+            reader.files.iter().any(|(file, fingerprint)| Fingerprint::read(file) != *fingerprint)
                 || reader.folders().iter().any(|folder| self.folders.is_replaced(folder))
         };
         readers.into_iter().filter(|reader| self.readers.get(reader).is_some_and(is_changed)).collect()
@@ -330,7 +333,7 @@ impl ThreadState {
         let Some(reader) = self.readers.get_mut(&id) else { return };
         let mut old_files = std::mem::take(&mut reader.files);
         for file in files {
-            let fingerprint = old_files.remove(&file).unwrap_or_else(|| Fingerprint::of(&file));
+            let fingerprint = old_files.remove(&file).unwrap_or_else(|| Fingerprint::read(&file));
             reader.files.insert(file, fingerprint);
         }
         self.watch(id);
@@ -353,8 +356,8 @@ impl ThreadState {
     fn set_paths(&mut self, id: ReaderId, paths: BTreeSet<PathBuf>) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
         self.names.add(paths.iter());
-        let before = std::mem::replace(&mut reader.paths, paths);
-        for path in before.difference(&reader.paths) {
+        let old_paths = std::mem::replace(&mut reader.paths, paths);
+        for path in old_paths.difference(&reader.paths) {
             if let Some(readers) = self.readers_by_path.get_mut(path) {
                 readers.remove(&id);
                 if readers.is_empty() {
@@ -362,12 +365,12 @@ impl ThreadState {
                 }
             }
         }
-        for path in reader.paths.difference(&before) {
+        for path in reader.paths.difference(&old_paths) {
             self.readers_by_path.entry(path.clone()).or_default().insert(id);
         }
-        let (folders_before, folders) = (folders_of(&before), reader.folders());
-        folders_before.difference(&folders).for_each(|folder| self.folders.remove(folder, id));
-        folders.difference(&folders_before).for_each(|folder| self.folders.add(folder, id));
+        let (old_folders, folders) = (folders_of(&old_paths), reader.folders());
+        old_folders.difference(&folders).for_each(|folder| self.folders.remove(folder, id));
+        folders.difference(&old_folders).for_each(|folder| self.folders.add(folder, id));
     }
 }
 
@@ -375,21 +378,24 @@ fn folders_of(paths: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     paths.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect()
 }
 
-/// Returns the paths whose events can mean a change of `file`: the file itself, or else the topmost missing folder
-/// above it; the target of a link; and the folders of both, which can be replaced.
+/// Returns the paths whose events can mean a change of `file`:
+///
+/// - the file itself, or if its folder is missing, the topmost missing folder above it
+/// - if it is a link, the target
+/// - the folders of these, because a folder can be replaced
 fn paths_to_watch(file: &Path) -> Vec<PathBuf> {
-    let mut watched = Vec::new();
+    let mut paths = Vec::new();
     if let Some(existing) = file.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)) {
-        watched.extend(with_real_parent(existing));
+        paths.extend(with_real_parent(existing));
         let folder = existing.parent();
-        watched.extend(folder.and_then(with_real_parent));
-        watched.extend(folder.and_then(|folder| folder.canonicalize().ok()));
+        paths.extend(folder.and_then(with_real_parent));
+        paths.extend(folder.and_then(|folder| folder.canonicalize().ok()));
     }
     if let Ok(target) = file.canonicalize() {
-        watched.extend(target.parent().map(Path::to_owned));
-        watched.push(target);
+        paths.extend(target.parent().map(Path::to_owned));
+        paths.push(target);
     }
-    watched
+    paths
 }
 
 /// Returns `path` with its parent folder resolved to a real path; the last part may still be a link.

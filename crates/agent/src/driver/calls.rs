@@ -40,57 +40,57 @@ impl Agent {
             return Ok(());
         };
         report_rejected(pending, front);
-        let (report, mut reports) = mpsc::channel(MAX_WAITING_REPORTS);
+        let (report_sender, mut report_receiver) = mpsc::channel(MAX_WAITING_REPORTS);
         let new_task = |pending: &Pending| CallTask {
             agent: self.clone(),
             catalog: Arc::clone(catalog),
             call: pending.call.clone(),
             send_state: pending.send_state.watch(),
-            report: report.clone(),
+            report_sender: report_sender.clone(),
         };
         let tasks: Vec<_> = pending.iter().filter(|pending| pending.result.is_none()).map(new_task).collect();
-        let (mut waiting, mut running) = (tasks.into_iter(), JoinSet::new());
-        let mut cancelled = front.calls_cancelled();
+        let (mut waiting_tasks, mut running_tasks) = (tasks.into_iter(), JoinSet::new());
+        let mut cancellation = front.calls_cancelled();
         loop {
-            while running.len() < self.parallel.get()
-                && let Some(task) = waiting.next()
+            while running_tasks.len() < self.parallel.get()
+                && let Some(task) = waiting_tasks.next()
             {
-                running.spawn(task.run().in_current_span());
+                running_tasks.spawn(task.run().in_current_span());
             }
             tokio::select! {
-                // Look at the reports of progress last: a server that floods the agent with them must delay neither the
-                // user's cancellation nor the results of other servers.
+                // The reports of progress come last: a server that sends too many must delay neither the user's
+                // cancellation nor the results of other servers.
                 biased;
-                () = &mut cancelled => {
-                    running.shutdown().await;
+                () = &mut cancellation => {
+                    running_tasks.shutdown().await;
                     for (call, text) in turn.abandon_calls() {
                         let (call, took) = (&call, Duration::ZERO);
                         front.on_event(TurnEvent::CallEnds { call, outcome: None, text, is_error: true, took });
                     }
                     return Ok(());
                 }
-                finished = running.join_next() => {
-                    let Some(finished) = finished else { return Ok(()) };
-                    let finished = propagate_panic(finished).await;
-                    // Show the reports of this call first. They are among those that wait now.
+                task_result = running_tasks.join_next() => {
+                    let Some(task_result) = task_result else { return Ok(()) };
+                    let finished_call = propagate_panic(task_result).await;
+                    // Show the reports of this call before its result. They are all in the channel by now.
                     for _ in 0..MAX_WAITING_REPORTS {
-                        let Ok(report) = reports.try_recv() else { break };
+                        let Ok(report) = report_receiver.try_recv() else { break };
                         report.send_to(front);
                     }
-                    self.finish_call(finished, turn, front);
+                    self.finish_call(finished_call, turn, front);
                     // After the last result, the turn is at its next step, and the driver stores it.
                     if matches!(turn.next(), Next::CallTools(_)) {
                         front.store(turn).await?;
                     }
                 }
-                Some(report) = reports.recv() => report.send_to(front),
+                Some(report) = report_receiver.recv() => report.send_to(front),
             }
         }
     }
 
     /// Reports the end of a call, and adds its result to the turn.
-    fn finish_call(&self, finished: FinishedCall, turn: &mut Turn, front: &mut dyn Front) {
-        let FinishedCall { call, outcome, took } = finished;
+    fn finish_call(&self, finished_call: FinishedCall, turn: &mut Turn, front: &mut dyn Front) {
+        let FinishedCall { call, outcome, took } = finished_call;
         let result = self.concealed_result(&outcome);
         let (text, is_error) = (&*result.text, result.is_error);
         let outcome = Some(outcome.as_ref());
@@ -104,12 +104,12 @@ impl Agent {
         call: &ToolCallData,
         catalog: &Arc<Catalog>,
         send_state: SendState,
-        report: mpsc::Sender<Report>,
+        report_sender: mpsc::Sender<Report>,
     ) -> Result<ToolOutcome, CallError> {
         self.check_offered(&call.name, catalog)?;
         let id = call.id.clone();
         let on_progress: OnProgress = Arc::new(move |progress| {
-            let _ = report.try_send(Report::Progress(id.clone(), progress));
+            let _ = report_sender.try_send(Report::Progress(id.clone(), progress));
         });
         let arguments = call.arguments().cloned().unwrap_or_default();
         let mut request = Call::from_map(&call.name, arguments)
@@ -126,12 +126,12 @@ impl Agent {
         self.host.call(request).await
     }
 
-    /// Refuses a call of a tool that the requests did not offer and that the model cannot find by searching.
+    /// Returns an error if the requests did not offer the tool and the model cannot find it by searching.
     fn check_offered(&self, name: &str, catalog: &Catalog) -> Result<(), CallError> {
         let is_findable = |tool: &CatalogTool| self.findable.as_ref().is_some_and(|findable| findable.has(tool));
         match catalog.select(name) {
             Ok(tool) if !self.selection.has(tool) && !is_findable(tool) => {
-                // Fails: within the selection, the tool is unknown.
+                // This always fails, because the selection does not have the tool.
                 catalog.select_within(name, &self.selection).map(drop).map_err(CallError::Unknown)
             }
             // If there is no such tool, the host reports it.
@@ -150,12 +150,12 @@ impl Agent {
     }
 }
 
-/// Reports the calls of the answer at `answer_index` among the messages if the turn has rejected all of them. Then their
-/// results follow the answer already, and there is nothing for [`Agent::make_calls`] to do.
+/// Reports the calls of the answer at `answer_index` among the messages, if the turn has rejected all of them. Their
+/// results then follow the answer already, and [`Agent::make_calls`] has nothing to do.
 pub(super) fn report_if_all_rejected(turn: &Turn, answer_index: usize, front: &mut dyn Front) {
     let Some([answer, results @ ..]) = turn.messages().get(answer_index..) else { return };
     for (call, result) in answer.calls().iter().zip(results) {
-        report_unmade(call, &result.content, result.is_error, front);
+        report_unmade_call(call, &result.content, result.is_error, front);
     }
 }
 
@@ -163,12 +163,12 @@ pub(super) fn report_if_all_rejected(turn: &Turn, answer_index: usize, front: &m
 fn report_rejected(pending: &[Pending], front: &mut dyn Front) {
     for Pending { call, result, .. } in pending {
         if let Some(result) = result {
-            report_unmade(call, &result.text, result.is_error, front);
+            report_unmade_call(call, &result.text, result.is_error, front);
         }
     }
 }
 
-fn report_unmade(call: &ToolCallData, text: &str, is_error: bool, front: &mut dyn Front) {
+fn report_unmade_call(call: &ToolCallData, text: &str, is_error: bool, front: &mut dyn Front) {
     front.on_event(TurnEvent::CallBegins(call));
     front.on_event(TurnEvent::CallEnds { call, outcome: None, text, is_error, took: Duration::ZERO });
 }
@@ -179,7 +179,7 @@ struct CallTask {
     catalog: Arc<Catalog>,
     call: ToolCallData,
     send_state: SendState,
-    report: mpsc::Sender<Report>,
+    report_sender: mpsc::Sender<Report>,
 }
 
 /// A call that was made, and its outcome.
@@ -191,17 +191,17 @@ struct FinishedCall {
 
 impl CallTask {
     async fn run(self) -> FinishedCall {
-        let Self { agent, catalog, call, send_state, report } = self;
-        let _ = report.try_send(Report::Begun(call.clone()));
+        let Self { agent, catalog, call, send_state, report_sender } = self;
+        let _ = report_sender.try_send(Report::Begun(call.clone()));
         let began = Instant::now();
-        let outcome = agent.call(&call, &catalog, send_state, report).await;
+        let outcome = agent.call(&call, &catalog, send_state, report_sender).await;
         FinishedCall { call, outcome, took: began.elapsed() }
     }
 }
 
 /// Returns the result of a task. If the task has panicked, panics with the same payload.
-async fn propagate_panic<T>(ended: Result<T, JoinError>) -> T {
-    match ended.map_err(JoinError::try_into_panic) {
+async fn propagate_panic<T>(task_result: Result<T, JoinError>) -> T {
+    match task_result.map_err(JoinError::try_into_panic) {
         Ok(result) => result,
         Err(Ok(panic)) => panic::resume_unwind(panic),
         // The task was cancelled because the runtime is shutting down, which ends this task as well.
@@ -238,7 +238,7 @@ fn unconcealed_result(outcome: &Result<ToolOutcome, CallError>) -> ToolResult {
     match outcome {
         Ok(outcome) => {
             let text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);
-            // Drop parts that `text` contains already, so that secrets need to be hidden in one place only.
+            // Leave out parts that `text` contains already, so that secrets need to be hidden in one place only.
             let parts = outcome.content.iter().filter(|part| !is_in_text(part)).cloned().collect();
             ToolResult { text, is_error: outcome.is_error, parts }
         }

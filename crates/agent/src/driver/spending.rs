@@ -4,10 +4,11 @@ use toolrack_host::{Admitted, Quantity, quota::billionths};
 
 use crate::model::{Model, Usage};
 
-/// The tokens and the cost of a request so far. Dropping this counts them, so that a cancelled request counts as well.
+/// The tokens and the cost of a request so far. They are counted when this is dropped, so that a cancelled request
+/// counts as well.
 pub(super) struct Spending<'a> {
     /// The host's permit for the request, which counts what the request uses.
-    admitted: Admitted,
+    permit: Admitted,
     model: &'a dyn Model,
     usage: Usage,
     /// The cost in US dollars, if the answer reported it.
@@ -15,11 +16,12 @@ pub(super) struct Spending<'a> {
 }
 
 impl<'a> Spending<'a> {
-    pub(super) fn new(admitted: Admitted, model: &'a dyn Model) -> Self {
-        Self { admitted, model, usage: Usage::default(), cost: None }
+    pub(super) fn new(permit: Admitted, model: &'a dyn Model) -> Self {
+        Self { permit, model, usage: Usage::default(), cost: None }
     }
 
-    /// Replaces the usage and the cost: each report of a model covers the whole request so far.
+    /// Sets the usage and the cost. Each report of a model is about the whole request so far, so it replaces the one
+    /// before.
     pub(super) fn set(&mut self, usage: Usage, cost: Option<f64>) {
         (self.usage, self.cost) = (usage, cost);
     }
@@ -27,10 +29,10 @@ impl<'a> Spending<'a> {
 
 impl Drop for Spending<'_> {
     fn drop(&mut self) {
-        self.admitted.used(Quantity::Tokens, self.usage.input.saturating_add(self.usage.output));
+        self.permit.used(Quantity::Tokens, self.usage.input.saturating_add(self.usage.output));
         let cost = self.cost.or_else(|| self.model.cost_of(&self.usage));
-        // Without known prices nothing can be counted, and the quota in dollars does not bound this model.
-        self.admitted.used(Quantity::Dollars, billionths(cost.unwrap_or_default()));
+        // If the prices are unknown, the cost counts as 0, and the quota in dollars does not bound this model.
+        self.permit.used(Quantity::Dollars, billionths(cost.unwrap_or_default()));
     }
 }
 

@@ -26,9 +26,9 @@ use crate::message::{Message, Role};
 /// The maximum number of tokens of an answer if neither the request nor the settings have one, because the API requires
 /// a number. This is the largest number that every model still in service accepts.
 const DEFAULT_MAX_TOKENS: u32 = 8_192;
-/// The longest id of a call that the provider accepts, in bytes.
+/// The maximum number of bytes in the id of a call that the provider accepts.
 const MAX_ID_BYTES: usize = 64;
-/// Ends the part of the request that the provider should cache.
+/// The member that marks the end of the part of a request that the provider should cache.
 const CACHE_CONTROL_MEMBER: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Anthropic {
 }
 
 impl Adapter for Anthropic {
-    fn url(&self, base: &Url, _streamed: bool) -> Url {
+    fn url(&self, base: &Url, _is_streamed: bool) -> Url {
         // The usual base URL has no version in it.
         if base.path().trim_end_matches('/').ends_with("/v1") {
             join_path(base, "messages")
@@ -52,19 +52,20 @@ impl Adapter for Anthropic {
         }
     }
 
-    fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
+    fn body(&self, request: &Request<'_>, is_streamed: bool) -> Bytes {
         let mut members = Map::new();
         members.insert("model".into(), self.settings.model.clone().into());
         members.insert("max_tokens".into(), DEFAULT_MAX_TOKENS.into());
         body::add_sampling(&mut members, "max_tokens", &self.settings, request);
         let mut body = BodyWriter::new(members, &self.settings, request);
-        if streamed {
+        if is_streamed {
             body.write_member("stream", &true);
         }
         if let Some(tools) = body::tools(request) {
-            // The text is an array of objects, so it ends in `}]`: add the mark to the last tool without parsing.
+            // The text is an array of objects and ends in `}]`, so the mark can be added to the last tool without
+            // parsing.
             match tools.get().strip_suffix("}]").filter(|_| self.settings.prompt_cache) {
-                Some(open) => body.write_raw_member("tools", &[open, CACHE_CONTROL_MEMBER, "}]"]),
+                Some(unclosed) => body.write_raw_member("tools", &[unclosed, CACHE_CONTROL_MEMBER, "}]"]),
                 None => body.write_raw_member("tools", &[tools.get()]),
             }
         }
@@ -77,8 +78,8 @@ impl Adapter for Anthropic {
         body.finish()
     }
 
-    fn decoder(&self, messages: usize) -> Box<dyn Decode> {
-        Box::new(Decoder { draft: Draft::new(messages), ..Decoder::default() })
+    fn decoder(&self, message_count: usize) -> Box<dyn Decode> {
+        Box::new(Decoder { draft: Draft::new(message_count), ..Decoder::default() })
     }
 }
 
@@ -86,30 +87,30 @@ impl Anthropic {
     /// Returns the conversation as messages of user and assistant, which alternate. One user message has all results of
     /// an answer, followed by the user's text.
     fn messages(&self, messages: &[Message]) -> Vec<Value> {
-        let mut sent: Vec<RoleMessage> = Vec::new();
+        let mut sent_messages: Vec<RoleMessage> = Vec::new();
         // Pictures of failed calls, which the API allows only outside of a result: add them after the last result.
-        let mut after_results: Vec<Value> = Vec::new();
+        let mut media_after_results: Vec<Value> = Vec::new();
         for message in messages.iter().filter(|message| message.role != Role::System && body::has_content(message)) {
             if message.role != Role::Tool {
-                add_pieces(&mut sent, "user", std::mem::take(&mut after_results));
+                add_pieces(&mut sent_messages, "user", std::mem::take(&mut media_after_results));
             }
             match message.role {
                 Role::Tool => {
-                    let block = result_block(message, &mut after_results);
-                    add_pieces(&mut sent, "user", vec![block]);
+                    let block = result_block(message, &mut media_after_results);
+                    add_pieces(&mut sent_messages, "user", vec![block]);
                 }
-                Role::Assistant => add_pieces(&mut sent, "assistant", self.assistant_blocks(message)),
-                Role::User | Role::System => add_pieces(&mut sent, "user", user_content(message)),
+                Role::Assistant => add_pieces(&mut sent_messages, "assistant", self.assistant_blocks(message)),
+                Role::User | Role::System => add_pieces(&mut sent_messages, "user", user_content(message)),
             }
         }
-        add_pieces(&mut sent, "user", after_results);
+        add_pieces(&mut sent_messages, "user", media_after_results);
         if self.settings.prompt_cache {
             // Mark the last two messages of the user, which end this request and the one before. The provider looks for
             // cached text only 20 blocks before a mark, and the calls of one answer can add more blocks than that.
-            let users = sent.iter_mut().filter(|(role, _)| *role == "user").rev().take(2);
-            users.filter_map(|(_, blocks)| blocks.last_mut()).for_each(|block| self.mark_for_cache(block));
+            let user_messages = sent_messages.iter_mut().filter(|(role, _)| *role == "user").rev().take(2);
+            user_messages.filter_map(|(_, blocks)| blocks.last_mut()).for_each(|block| self.mark_for_cache(block));
         }
-        sent.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+        sent_messages.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
     }
 
     /// Marks a block as the end of a part that the provider should cache, if the settings want that.
@@ -121,20 +122,21 @@ impl Anthropic {
 
     /// Returns the blocks of a model's message, in the order in which the model sent them.
     fn assistant_blocks(&self, message: &Message) -> Vec<Value> {
-        let sent = pieces(message, Wire::Anthropic, &self.settings.model).into_iter().filter_map(|piece| match piece {
-            SentPiece::Raw(value) => Some(value.clone()),
-            // The API refuses a text that has only spaces.
-            SentPiece::Text(text, _) if text.trim().is_empty() => None,
-            SentPiece::Text(text, members) => Some(with_members(json!({"type": "text", "text": text}), members)),
-            SentPiece::Call(call, members) => {
-                let name = body::call_name(&call.name, &[]);
-                let block = json!({
-                    "type": "tool_use", "id": call_id(&call.id), "name": name, "input": body::arguments(call),
-                });
-                Some(with_members(block, members))
-            }
-        });
-        sent.collect()
+        let blocks =
+            pieces(message, Wire::Anthropic, &self.settings.model).into_iter().filter_map(|piece| match piece {
+                SentPiece::Raw(value) => Some(value.clone()),
+                // The API refuses a text that has only spaces.
+                SentPiece::Text(text, _) if text.trim().is_empty() => None,
+                SentPiece::Text(text, members) => Some(with_members(json!({"type": "text", "text": text}), members)),
+                SentPiece::Call(call, members) => {
+                    let name = body::call_name(&call.name, &[]);
+                    let block = json!({
+                        "type": "tool_use", "id": call_id(&call.id), "name": name, "input": body::arguments(call),
+                    });
+                    Some(with_members(block, members))
+                }
+            });
+        blocks.collect()
     }
 }
 
@@ -146,13 +148,13 @@ fn with_members(mut block: Value, members: Option<&Map<String, Value>>) -> Value
     block
 }
 
-/// Returns the id of a call, or a replacement if the provider would not accept the id.
+/// Returns the id of a call, or a replacement if the provider does not accept the id.
 fn call_id(id: &str) -> Cow<'_, str> {
-    let fits = |id: &str| {
+    let is_accepted = |id: &str| {
         (1..=MAX_ID_BYTES).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
     };
-    body::fitting_id(id, fits, body::REPLACEMENT_ID_DIGITS)
+    body::accepted_id(id, is_accepted, body::REPLACEMENT_ID_DIGITS)
 }
 
 /// Returns the blocks of a user's message.
@@ -166,24 +168,24 @@ fn text_block(text: &str) -> Value {
 }
 
 fn media_block(media: &Media<'_>) -> Value {
-    let source = |data: &str, kind: &str| json!({"type": "base64", "media_type": kind, "data": data});
+    let source = |data: &str, media_type: &str| json!({"type": "base64", "media_type": media_type, "data": data});
     match media {
-        Media::Image(data, kind) => json!({"type": "image", "source": source(data, kind)}),
-        Media::Pdf(data, kind, _) => json!({"type": "document", "source": source(data, kind)}),
+        Media::Image(data, media_type) => json!({"type": "image", "source": source(data, media_type)}),
+        Media::Pdf(data, media_type, _) => json!({"type": "document", "source": source(data, media_type)}),
         other => text_block(&body::media_as_text(other)),
     }
 }
 
 /// Returns the result of one call. The result of a failed call may contain only text, so its pictures go to
-/// `after_results`.
-fn result_block(message: &Message, after_results: &mut Vec<Value>) -> Value {
+/// `media_after_results`.
+fn result_block(message: &Message, media_after_results: &mut Vec<Value>) -> Value {
     let mut content = Vec::new();
     if !message.content.trim().is_empty() {
         content.push(text_block(&message.content));
     }
     for part in &message.parts {
         let block = media_block(&body::media(part));
-        if message.is_error && block["type"] != "text" { after_results.push(block) } else { content.push(block) }
+        if message.is_error && block["type"] != "text" { media_after_results.push(block) } else { content.push(block) }
     }
     let call = call_id(message.tool_call_id.as_deref().unwrap_or_default());
     let mut block = json!({"type": "tool_result", "tool_use_id": call});
@@ -205,7 +207,7 @@ struct Event {
     message: Option<Value>,
     content_block: Option<Value>,
     delta: Option<Value>,
-    /// A [`WireUsage`], if it can be read. An answer is worth more than its numbers.
+    /// A [`WireUsage`], read separately: an answer must not fail because its usage cannot be read.
     usage: Option<Value>,
 }
 
@@ -223,7 +225,7 @@ struct Decoder {
     /// The blocks that have begun and not ended.
     open_blocks: Vec<OpenBlock>,
     /// Whether the whole answer has arrived.
-    ended: bool,
+    has_ended: bool,
 }
 
 /// A block whose content is still arriving.
@@ -236,6 +238,7 @@ struct OpenBlock {
     json: String,
 }
 
+/// The kind of a block.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Text,
@@ -266,7 +269,7 @@ impl Decode for Decoder {
                 self.read_usage(event.usage, deltas);
             }
             "message_stop" => {
-                self.ended = true;
+                self.has_ended = true;
                 return Ok(Progress::End);
             }
             // `ping`, and kinds of events that this version does not know.
@@ -284,17 +287,17 @@ impl Decode for Decoder {
         }
         self.draft.stop = answer.get("stop_reason").and_then(Value::as_str).map(stop_reason);
         self.read_usage(answer.get("usage").cloned(), deltas);
-        self.ended = true;
+        self.has_ended = true;
         Ok(())
     }
 
     fn into_draft(mut self: Box<Self>) -> Result<Draft, DecodeError> {
         // The stop reason follows all blocks, so only `message_stop` is missing if the reason has arrived.
-        if !self.ended && self.draft.stop.is_none() {
+        if !self.has_ended && self.draft.stop.is_none() {
             return Err(DecodeError::cut());
         }
-        let open: Vec<u64> = self.open_blocks.iter().map(|block| block.index).collect();
-        open.into_iter().for_each(|index| self.close_block(index));
+        let open_indexes: Vec<u64> = self.open_blocks.iter().map(|block| block.index).collect();
+        open_indexes.into_iter().for_each(|index| self.close_block(index));
         if self.draft.stop == Some(Stop::Length) {
             // Thinking that the limit cut has no signature, and the API refuses it in the next request.
             self.draft.drop_raw(|block| {
@@ -341,20 +344,22 @@ impl Decoder {
     }
 
     fn extend_block(&mut self, index: u64, delta: &Value, deltas: &mut Deltas) {
-        let Some(open) = self.open_blocks.iter_mut().find(|open| open.index == index) else { return };
+        let Some(open_block) = self.open_blocks.iter_mut().find(|open_block| open_block.index == index) else { return };
         let text = |name: &str| text_member(delta, name);
-        match (text("type"), open.kind) {
-            ("text_delta", Kind::Text) => self.draft.append_text_at(open.piece, text("text"), deltas),
-            ("input_json_delta", Kind::Call) => self.draft.append_arguments(open.piece, text("partial_json"), deltas),
-            ("input_json_delta", _) => open.json.push_str(text("partial_json")),
+        match (text("type"), open_block.kind) {
+            ("text_delta", Kind::Text) => self.draft.append_text_at(open_block.piece, text("text"), deltas),
+            ("input_json_delta", Kind::Call) => {
+                self.draft.append_arguments(open_block.piece, text("partial_json"), deltas)
+            }
+            ("input_json_delta", _) => open_block.json.push_str(text("partial_json")),
             ("thinking_delta", Kind::Raw) => {
-                if let Some(block) = self.draft.raw_mut(open.piece) {
+                if let Some(block) = self.draft.raw_mut(open_block.piece) {
                     append(block, "thinking", text("thinking"));
                     deltas.push_back(Delta::Thinking(text("thinking").to_owned()));
                 }
             }
             ("signature_delta", Kind::Raw) => {
-                if let Some(block) = self.draft.raw_mut(open.piece) {
+                if let Some(block) = self.draft.raw_mut(open_block.piece) {
                     append(block, "signature", text("signature"));
                 }
             }
@@ -365,18 +370,18 @@ impl Decoder {
 
     /// Ends a block. A call of one of the provider's own tools gets its input now.
     fn close_block(&mut self, index: u64) {
-        let Some(position) = self.open_blocks.iter().position(|open| open.index == index) else { return };
-        let open = self.open_blocks.swap_remove(position);
-        if let Ok(input) = serde_json::from_str::<Value>(&open.json)
-            && let Some(block) = self.draft.raw_mut(open.piece).and_then(Value::as_object_mut)
+        let Some(position) = self.open_blocks.iter().position(|open_block| open_block.index == index) else { return };
+        let open_block = self.open_blocks.swap_remove(position);
+        if let Ok(input) = serde_json::from_str::<Value>(&open_block.json)
+            && let Some(block) = self.draft.raw_mut(open_block.piece).and_then(Value::as_object_mut)
         {
             block.insert("input".into(), input);
         }
     }
 
     /// Updates the counts field by field, because the end of a stream repeats some counts and leaves others out.
-    fn read_usage(&mut self, reported: Option<Value>, deltas: &mut Deltas) {
-        let reported = reported.and_then(|usage| serde_json::from_value::<WireUsage>(usage).ok());
+    fn read_usage(&mut self, usage: Option<Value>, deltas: &mut Deltas) {
+        let reported = usage.and_then(|usage| serde_json::from_value::<WireUsage>(usage).ok());
         let Some(reported) = reported else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
         // The API counts cached tokens apart from other input. Saturating, because the reported numbers are untrusted.
@@ -392,10 +397,10 @@ impl Decoder {
 }
 
 /// Appends to a text member of a block.
-fn append(block: &mut Value, name: &str, more: &str) {
+fn append(block: &mut Value, name: &str, addition: &str) {
     match block.get_mut(name) {
-        Some(Value::String(text)) => text.push_str(more),
-        _ => block[name] = more.into(),
+        Some(Value::String(text)) => text.push_str(addition),
+        _ => block[name] = addition.into(),
     }
 }
 

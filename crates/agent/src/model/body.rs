@@ -80,7 +80,7 @@ pub(super) type RoleMessage = (&'static str, Vec<Value>);
 pub(super) fn add_pieces(sent: &mut Vec<RoleMessage>, role: &'static str, pieces: Vec<Value>) {
     match sent.last_mut() {
         _ if pieces.is_empty() => {}
-        Some((last, existing)) if *last == role => existing.extend(pieces),
+        Some((last_role, last_pieces)) if *last_role == role => last_pieces.extend(pieces),
         _ => sent.push((role, pieces)),
     }
 }
@@ -106,16 +106,16 @@ pub(super) fn tools<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
     request.tools.filter(|tools| !tools.is_empty()).map(|tools| &**tools.json())
 }
 
-/// Returns the system prompt, if there is one: that of the request first, then the system messages of the conversation.
+/// Returns the system prompt, if there is one: first that of the request, then the system messages of the conversation.
 pub(super) fn system_text(request: &Request<'_>) -> Option<String> {
     let system_messages =
-        request.messages.iter().filter(|message| message.role == Role::System).map(|m| m.content.as_str());
+        request.messages.iter().filter(|message| message.role == Role::System).map(|message| message.content.as_str());
     let texts = request.system.into_iter().chain(system_messages).filter(|text| !text.trim().is_empty());
     Some(texts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
 }
 
-/// Returns whether to send the message. An empty one, such as an answer that was cut before its first word, is not
-/// sent.
+/// Returns whether to send the message: an empty message of the model is left out, such as an answer that was cut
+/// before its first word.
 pub(super) fn has_content(message: &Message) -> bool {
     message.role != Role::Assistant
         || !message.content.trim().is_empty()
@@ -138,24 +138,24 @@ pub(super) fn arguments_text(call: &ToolCallData) -> String {
 const MAX_NAME_BYTES: usize = 128;
 
 /// Returns the name of a called tool as it goes back to the provider. A model may write any name, such as
-/// `multi_tool_use.parallel` or none, and then gets an error as the result. But a provider refuses a conversation with
-/// a name that is empty, too long, or has other characters than ASCII letters, digits, `_`, `-` and those of `also`.
-pub(super) fn call_name<'a>(name: &'a str, also: &[char]) -> Cow<'a, str> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-') || also.contains(&c);
-    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(fits) {
+/// `multi_tool_use.parallel` or none. But a provider refuses a conversation with a name that is empty, too long, or has
+/// other characters than ASCII letters, digits, `_`, `-` and `other_allowed`.
+pub(super) fn call_name<'a>(name: &'a str, other_allowed: &[char]) -> Cow<'a, str> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-') || other_allowed.contains(&c);
+    if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_allowed) {
         return Cow::Borrowed(name);
     }
-    let fitting: String = name.chars().take(MAX_NAME_BYTES).map(|c| if fits(c) { c } else { '_' }).collect();
-    Cow::Owned(if fitting.is_empty() { "_".to_owned() } else { fitting })
+    let allowed_name: String = name.chars().take(MAX_NAME_BYTES).map(|c| if is_allowed(c) { c } else { '_' }).collect();
+    Cow::Owned(if allowed_name.is_empty() { "_".to_owned() } else { allowed_name })
 }
 
-/// Most wires replace an id that does not fit by a hash of this many hex digits.
+/// The length of the hash by which most wires replace an id that the provider does not accept, in hex digits.
 pub(super) const REPLACEMENT_ID_DIGITS: usize = 24;
 
-/// Converts an id of another provider. Returns an id that `fits` this provider unchanged, and otherwise the first
-/// `length` hex digits of the id's hash.
-pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -> Cow<'_, str> {
-    if fits(id) {
+/// Returns the id unchanged if this provider accepts it (`is_accepted`). Otherwise the id comes from another provider,
+/// and the first `length` hex digits of its hash replace it.
+pub(super) fn accepted_id(id: &str, is_accepted: impl Fn(&str) -> bool, length: usize) -> Cow<'_, str> {
+    if is_accepted(id) {
         return Cow::Borrowed(id);
     }
     let hash = Sha256::digest(id.as_bytes());
@@ -164,10 +164,10 @@ pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -
 }
 
 /// A part of a message, sorted by the kinds that wires (the API formats of providers) distinguish. A provider that
-/// cannot read the bytes of a part refuses the whole conversation, in each later request as well. So a part is text
-/// unless its bytes are what they are said to be.
+/// cannot read the bytes of a part refuses the whole conversation, in each later request as well. So a part becomes
+/// text if its bytes do not match its media type.
 pub(super) enum Media<'a> {
-    /// A picture: Base64 and media type. The type is that of the bytes, whatever the server called it.
+    /// A picture: Base64 and media type. The type is judged by the bytes, because servers may name a wrong one.
     Image(&'a str, &'a str),
     /// A sound: Base64 and media type.
     Audio(&'a str, &'a str),
@@ -177,7 +177,7 @@ pub(super) enum Media<'a> {
     Text(Cow<'a, str>),
 }
 
-/// Sorts a part of a message by its kind.
+/// Returns how to send a part of a message.
 pub(super) fn media(part: &Content) -> Media<'_> {
     match part {
         Content::Image { data, mime_type } if !data.is_empty() => picture(data, mime_type),
@@ -188,13 +188,13 @@ pub(super) fn media(part: &Content) -> Media<'_> {
         }
         Content::Text { text } => Media::Text(text.into()),
         Content::Resource { resource } => {
-            let kind = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
+            let media_type = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
             match (&resource.text, &resource.blob) {
                 (Some(text), _) => Media::Text(text.into()),
-                (None, Some(blob)) if kind.starts_with("image/") => picture(blob, kind),
-                (None, Some(blob)) if kind.starts_with("audio/") => sound(blob, kind),
-                (None, Some(blob)) => file(blob, kind, &resource.uri),
-                (None, None) => Media::Text(format!("[{kind} at {}]", resource.uri).into()),
+                (None, Some(blob)) if media_type.starts_with("image/") => picture(blob, media_type),
+                (None, Some(blob)) if media_type.starts_with("audio/") => sound(blob, media_type),
+                (None, Some(blob)) => file(blob, media_type, &resource.uri),
+                (None, None) => Media::Text(format!("[{media_type} at {}]", resource.uri).into()),
             }
         }
         Content::ResourceLink { uri, .. } => Media::Text(uri.into()),
@@ -202,24 +202,24 @@ pub(super) fn media(part: &Content) -> Media<'_> {
     }
 }
 
-fn picture<'a>(data: &'a str, kind: &str) -> Media<'a> {
+fn picture<'a>(data: &'a str, media_type: &str) -> Media<'a> {
     match picture_type(data).filter(|_| is_base64(data)) {
-        Some(kind) => Media::Image(data, kind),
-        None => Media::Text(describe("a picture", kind, data).into()),
+        Some(media_type) => Media::Image(data, media_type),
+        None => Media::Text(describe("a picture", media_type, data).into()),
     }
 }
 
-fn sound<'a>(data: &'a str, kind: &'a str) -> Media<'a> {
+fn sound<'a>(data: &'a str, media_type: &'a str) -> Media<'a> {
     match is_base64(data) {
-        true => Media::Audio(data, kind),
-        false => Media::Text(describe("a sound", kind, data).into()),
+        true => Media::Audio(data, media_type),
+        false => Media::Text(describe("a sound", media_type, data).into()),
     }
 }
 
-fn file<'a>(data: &'a str, kind: &'a str, uri: &'a str) -> Media<'a> {
-    match kind == "application/pdf" && starts_with(data, b"%PDF") && is_base64(data) {
-        true => Media::Pdf(data, kind, uri),
-        false => Media::Text(describe(&format!("the file {uri}"), kind, data).into()),
+fn file<'a>(data: &'a str, media_type: &'a str, uri: &'a str) -> Media<'a> {
+    match media_type == "application/pdf" && starts_with(data, b"%PDF") && is_base64(data) {
+        true => Media::Pdf(data, media_type, uri),
+        false => Media::Text(describe(&format!("the file {uri}"), media_type, data).into()),
     }
 }
 
@@ -234,12 +234,13 @@ fn picture_type(base64: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the first bytes of what Base64 holds, at most 12; `None` if it is no Base64.
+/// Returns the first bytes that `base64` encodes, at most 12; `None` if it is not Base64.
 fn first_bytes(base64: &str) -> Option<Vec<u8>> {
     let start = base64.get(..base64.len().min(16))?;
     BASE64.decode(start.as_bytes()).ok()
 }
 
+/// Returns whether the bytes that `base64` encodes begin with `start`.
 fn starts_with(base64: &str, start: &[u8]) -> bool {
     first_bytes(base64).is_some_and(|bytes| bytes.starts_with(start))
 }
@@ -253,22 +254,22 @@ fn is_base64(text: &str) -> bool {
 }
 
 /// Describes bytes in words: `[name, media type, size: it cannot be shown to this model]`.
-fn describe(name: &str, kind: &str, base64: &str) -> String {
+fn describe(name: &str, media_type: &str, base64: &str) -> String {
     // Four characters of Base64 are three bytes.
-    format!("[{name}, {kind}, {} bytes: it cannot be shown to this model]", base64.len() / 4 * 3)
+    format!("[{name}, {media_type}, {} bytes: it cannot be shown to this model]", base64.len() / 4 * 3)
 }
 
-/// Returns a `data:` URL, which contains the bytes itself. `kind` is their media type.
-pub(super) fn data_url(base64: &str, kind: &str) -> String {
-    format!("data:{kind};base64,{base64}")
+/// Returns a `data:` URL, which contains the bytes itself. `media_type` is their media type.
+pub(super) fn data_url(base64: &str, media_type: &str) -> String {
+    format!("data:{media_type};base64,{base64}")
 }
 
 /// Describes a part in words, for a wire that cannot send it.
 pub(super) fn media_as_text(media: &Media<'_>) -> String {
     match media {
-        Media::Image(data, kind) => describe("a picture", kind, data),
-        Media::Audio(data, kind) => describe("a sound", kind, data),
-        Media::Pdf(data, kind, uri) => describe(&format!("the file {uri}"), kind, data),
+        Media::Image(data, media_type) => describe("a picture", media_type, data),
+        Media::Audio(data, media_type) => describe("a sound", media_type, data),
+        Media::Pdf(data, media_type, uri) => describe(&format!("the file {uri}"), media_type, data),
         Media::Text(text) => text.clone().into_owned(),
     }
 }

@@ -20,7 +20,7 @@ pub(super) type Deltas = VecDeque<Delta>;
 pub(super) struct Draft {
     pieces: Vec<Piece>,
     /// How many calls there are among the pieces.
-    calls: usize,
+    call_count: usize,
     /// The prefix of the ids that this draft gives to calls without an id.
     id_prefix: String,
     pub(super) usage: Usage,
@@ -41,12 +41,13 @@ enum Piece {
     Raw(Value),
 }
 
+/// A call that the model wants made.
 #[derive(Debug, Default)]
 struct Call {
     /// The number of the call in the answer, from 0.
     number: usize,
     id: String,
-    /// Whether the beginning of the call was streamed. That is possible once the name has arrived.
+    /// Whether the beginning of the call was streamed, which is possible only after the name has arrived.
     is_announced: bool,
     name: String,
     arguments: String,
@@ -59,9 +60,9 @@ pub(super) struct PieceIndex(usize);
 
 impl Draft {
     /// Creates a draft of the answer to a conversation with this many messages.
-    pub(super) fn new(messages: usize) -> Self {
-        // The prefix makes ids unique in the conversation, which only grows, and deterministic.
-        Self { id_prefix: format!("call_{messages}_"), ..Self::default() }
+    pub(super) fn new(message_count: usize) -> Self {
+        // The conversation only grows, so this prefix makes the ids unique in it. The ids are also deterministic.
+        Self { id_prefix: format!("call_{message_count}_"), ..Self::default() }
     }
 
     fn add(&mut self, piece: Piece) -> Result<PieceIndex, ModelErrorKind> {
@@ -83,12 +84,12 @@ impl Draft {
     }
 
     /// Appends text to the piece `index`.
-    pub(super) fn append_text_at(&mut self, index: PieceIndex, more: &str, deltas: &mut Deltas) {
+    pub(super) fn append_text_at(&mut self, index: PieceIndex, addition: &str, deltas: &mut Deltas) {
         if let Some(Piece::Text { text, .. }) = self.pieces.get_mut(index.0)
-            && !more.is_empty()
+            && !addition.is_empty()
         {
-            text.push_str(more);
-            deltas.push_back(Delta::Text(more.to_owned()));
+            text.push_str(addition);
+            deltas.push_back(Delta::Text(addition.to_owned()));
         }
     }
 
@@ -98,15 +99,15 @@ impl Draft {
     }
 
     /// Appends text to the last piece if that is a text without further fields; otherwise begins a new piece.
-    pub(super) fn add_text(&mut self, more: &str, deltas: &mut Deltas) -> Result<(), ModelErrorKind> {
-        if more.is_empty() {
+    pub(super) fn add_text(&mut self, addition: &str, deltas: &mut Deltas) -> Result<(), ModelErrorKind> {
+        if addition.is_empty() {
             return Ok(());
         }
         let index = match self.pieces.last() {
             Some(Piece::Text { extra, .. }) if extra.is_empty() => PieceIndex(self.pieces.len() - 1),
             _ => self.begin_text()?,
         };
-        self.append_text_at(index, more, deltas);
+        self.append_text_at(index, addition, deltas);
         Ok(())
     }
 
@@ -123,7 +124,7 @@ impl Draft {
         }
     }
 
-    /// Leaves out the blocks that `is_useless` chooses. An index of a piece is wrong afterwards.
+    /// Removes the blocks for which `is_useless` returns `true`. Indexes of pieces are invalid afterwards.
     pub(super) fn drop_raw(&mut self, is_useless: impl Fn(&Value) -> bool) {
         self.pieces.retain(|piece| !matches!(piece, Piece::Raw(block) if is_useless(block)));
     }
@@ -144,7 +145,7 @@ impl Draft {
         name: &str,
         deltas: &mut Deltas,
     ) -> Result<PieceIndex, ModelErrorKind> {
-        let number = self.calls;
+        let number = self.call_count;
         let is_taken = |id: &str| self.pieces.iter().any(|piece| matches!(piece, Piece::Call(call) if call.id == id));
         let mut id = id.to_owned();
         for candidate in number.. {
@@ -154,7 +155,7 @@ impl Draft {
             id = format!("{}{candidate}", self.id_prefix);
         }
         let index = self.add(Piece::Call(Call { number, id, ..Call::default() }))?;
-        self.calls += 1;
+        self.call_count += 1;
         self.set_name(index, name, deltas);
         Ok(index)
     }
@@ -184,13 +185,13 @@ impl Draft {
     }
 
     /// Appends to a call's arguments.
-    pub(super) fn append_arguments(&mut self, index: PieceIndex, more: &str, deltas: &mut Deltas) {
+    pub(super) fn append_arguments(&mut self, index: PieceIndex, addition: &str, deltas: &mut Deltas) {
         if let Some(Piece::Call(call)) = self.pieces.get_mut(index.0)
-            && !more.is_empty()
+            && !addition.is_empty()
         {
-            call.arguments.push_str(more);
+            call.arguments.push_str(addition);
             if call.is_announced {
-                deltas.push_back(Delta::ToolCallArguments { index: call.number, fragment: more.to_owned() });
+                deltas.push_back(Delta::ToolCallArguments { index: call.number, fragment: addition.to_owned() });
             }
         }
     }
@@ -203,14 +204,15 @@ impl Draft {
         }
     }
 
-    /// Assembles the answer of `model`, which came over `wire`. Its message notes the order of the pieces only if the
-    /// provider wants something back that is neither text nor a call.
+    /// Assembles the answer of `model`, which came over `wire`. Its message stores the order of the pieces only if the
+    /// provider wants more back than text and calls.
     pub(super) fn finish(self, wire: Wire, model: &str) -> Reply {
         let mut message = Message::new(Role::Assistant, "");
         let (mut calls, mut blocks) = (Vec::new(), Vec::new());
+        // Whether the answer is only text and calls, without further fields.
         let mut is_plain = true;
         let is_cut = !matches!(self.stop, None | Some(Stop::End | Stop::ToolCalls));
-        let last_call = self.calls.checked_sub(1);
+        let last_call = self.call_count.checked_sub(1);
         for piece in self.pieces {
             match piece {
                 Piece::Text { text, extra } => {
@@ -264,17 +266,19 @@ pub(super) enum SentPiece<'a> {
 /// Returns the pieces of a model's message, in order. They include the provider's blocks only if the message came from
 /// this model, over this wire (API format); otherwise they are only text and calls.
 pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<SentPiece<'a>> {
-    let own_blocks = message.blocks.as_ref().filter(|blocks| blocks.wire == wire.as_str() && blocks.model == model);
-    if let Some(in_order) = own_blocks.and_then(|own| order_pieces(message, &own.blocks)) {
-        return in_order;
+    let provider_blocks =
+        message.blocks.as_ref().filter(|blocks| blocks.wire == wire.as_str() && blocks.model == model);
+    if let Some(ordered) = provider_blocks.and_then(|provider| order_pieces(message, &provider.blocks)) {
+        return ordered;
     }
     let text = (!message.content.is_empty()).then_some(SentPiece::Text(&message.content, None));
-    // The message has changed since the provider sent it: put the opaque blocks first.
-    let raw = own_blocks.into_iter().flat_map(|own| &own.blocks).filter_map(|block| match block {
-        Block::Raw(value) => Some(SentPiece::Raw(value)),
-        _ => None,
-    });
-    raw.chain(text).chain(message.calls().iter().map(|call| SentPiece::Call(call, None))).collect()
+    // The blocks do not match the message, which has changed since the provider sent it: put the opaque blocks first.
+    let raw_blocks =
+        provider_blocks.into_iter().flat_map(|provider| &provider.blocks).filter_map(|block| match block {
+            Block::Raw(value) => Some(SentPiece::Raw(value)),
+            _ => None,
+        });
+    raw_blocks.chain(text).chain(message.calls().iter().map(|call| SentPiece::Call(call, None))).collect()
 }
 
 /// Returns text and calls in the order of the provider's blocks; `None` if the blocks do not match the message's text

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 /// The reason why a model gave no answer.
 ///
-/// Displays as one safe line that names the model, the problem and the next step. It never contains a key.
+/// Its `Display` is one line, safe to print, with the model, the problem and the next step. It never contains a key.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{model}: {kind}{}", TriesSuffix(*.attempts))]
 #[non_exhaustive]
@@ -91,8 +91,7 @@ pub enum ModelErrorKind {
         /// The provider's words.
         message: String,
     },
-    /// The answer ended before it was complete, and the provider did not say why: the connection or the stream broke
-    /// off.
+    /// The connection or the stream broke off before the answer was complete, and the provider did not say why.
     #[error("the answer was cut off before its end: {why}")]
     Cut {
         /// The reason.
@@ -133,9 +132,9 @@ impl ModelErrorKind {
         let (Self::Refused { status, message } | Self::Unavailable { status, message, .. }) = self else {
             return None;
         };
-        let lower = message.to_lowercase();
-        let mentions_tools = ["tool", "function call"].iter().any(|word| lower.contains(word));
-        let signs = [
+        let lower_message = message.to_lowercase();
+        let mentions_tools = ["tool", "function call"].iter().any(|word| lower_message.contains(word));
+        let phrases = [
             // Ollama
             "not support",
             // OpenRouter
@@ -147,7 +146,7 @@ impl ModelErrorKind {
             // llama.cpp
             "requires --jinja",
         ];
-        let is_refusal = signs.iter().any(|sign| lower.contains(sign));
+        let is_refusal = phrases.iter().any(|phrase| lower_message.contains(phrase));
         (matches!(status, 400 | 404 | 422 | 500 | 501) && mentions_tools && is_refusal).then_some(message.as_str())
     }
 }
@@ -218,7 +217,7 @@ impl fmt::Display for QuoteSuffix<'_> {
     }
 }
 
-/// The next step after a refusal with this status, where the status says what is wrong.
+/// The next step after a refusal with this status; empty if the status does not show what is wrong.
 struct AdviceSuffix(u16);
 
 impl fmt::Display for AdviceSuffix {

@@ -11,9 +11,9 @@ use url::Url;
 
 use super::{error::ModelErrorKind, settings::Key};
 
-/// The longest quote of a provider's words in an error, in bytes.
+/// The maximum size of a quote of a provider's words in an error, in bytes.
 const QUOTE_BYTES: usize = 600;
-/// A word that has the same first bytes as the key, at least this many, is hidden as if it were the key.
+/// The length of the prefix by which the key is found: a word that begins with this prefix of the key is hidden.
 const KEY_PREFIX_BYTES: usize = 8;
 /// A key with fewer bytes than this is not hidden, because it occurs in many unrelated words.
 const MIN_KEY_BYTES: usize = 4;
@@ -118,8 +118,8 @@ pub(super) fn classify(response: &ErrorResponse<'_>, body: &ErrorBody) -> ModelE
     }
 }
 
-/// Says where a redirect leads, which no request follows, because it would carry the key elsewhere. Names only the
-/// origin of the address: the rest may repeat a secret of the base URL.
+/// Describes a redirect. No request follows redirects, because they would carry the key to another address. The text
+/// names only the origin of that address, because the rest may repeat a secret of the base URL.
 fn redirect_text(headers: &HeaderMap) -> String {
     let location = headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
     match location.and_then(|location| Url::parse(location).ok()) {
@@ -139,11 +139,11 @@ pub(super) fn may_retry(response: &ErrorResponse<'_>, kind: &ModelErrorKind) -> 
     match kind {
         ModelErrorKind::RateLimited { message, .. } => {
             // Waiting does not help a user without credit.
-            let signs = ["insufficient_quota", "exceeded your current quota", "insufficient balance"];
+            let phrases = ["insufficient_quota", "exceeded your current quota", "insufficient balance"];
             let body = String::from_utf8_lossy(response.body);
-            !signs.iter().any(|sign| body.contains(sign) || message.to_lowercase().contains(sign))
+            !phrases.iter().any(|phrase| body.contains(phrase) || message.to_lowercase().contains(phrase))
         }
-        // All of these statuses may be temporary, except for 501 (not implemented) and 505 (version of HTTP).
+        // Any such status may be temporary, except for 501 (not implemented) and 505 (version of HTTP).
         ModelErrorKind::Unavailable { status, .. } => !matches!(status, 501 | 505),
         _ => false,
     }
@@ -165,7 +165,7 @@ fn is_overflow(status: Option<u16>, body: &ErrorBody) -> bool {
         return true;
     }
     let message = body.message.to_lowercase();
-    let signs = [
+    let phrases = [
         "context length",
         "context window",
         "context size",
@@ -178,7 +178,7 @@ fn is_overflow(status: Option<u16>, body: &ErrorBody) -> bool {
         "reduce the length of the messages",
         "maximum prompt length",
     ];
-    status == Some(413) || signs.iter().any(|sign| message.contains(sign))
+    status == Some(413) || phrases.iter().any(|phrase| message.contains(phrase))
 }
 
 /// Returns how long the provider asks to wait: `retry-after-ms`, then `Retry-After` in seconds or as a date (RFC 9110,
@@ -210,22 +210,22 @@ fn plain_text(response: &ErrorResponse<'_>) -> String {
 
 /// Returns whether a text is an HTML page.
 pub(super) fn is_html(text: &str) -> bool {
-    // Long enough for each of the beginnings below.
+    // 15 characters are enough for each of the beginnings below.
     let start: String = text.trim_start_matches('\u{feff}').trim_start().chars().take(15).collect();
     let start = start.to_ascii_lowercase();
     start.starts_with("<!doctype html") || start.starts_with("<html") || start.starts_with("<head")
 }
 
-/// Turns an untrusted text into one safe, clipped line, to quote in an error. Hides the `key` of the request in it, if
-/// there is one. A text in an answer is quoted with `None`, because only a provider that refuses a key repeats the key.
-pub(super) fn quote(foreign: &str, key: Option<&Key>) -> String {
-    let concealed = key.map_or_else(|| foreign.to_owned(), |key| hide_key(foreign, key.reveal()));
+/// Turns an untrusted text into one safe, clipped line, to quote it in an error. Hides the `key` of the request in the
+/// text. For a text in an answer, `key` is `None`, because providers repeat a key only when they refuse it.
+pub(super) fn quote(untrusted_text: &str, key: Option<&Key>) -> String {
+    let concealed = key.map_or_else(|| untrusted_text.to_owned(), |key| hide_key(untrusted_text, key.reveal()));
     safe_line(&text::clip(concealed.trim(), QUOTE_BYTES))
 }
 
 /// Turns a text into one safe line.
-pub(super) fn safe_line(foreign: &str) -> String {
-    text::for_line(foreign).into_owned()
+pub(super) fn safe_line(untrusted_text: &str) -> String {
+    text::for_line(untrusted_text).into_owned()
 }
 
 /// Replaces the key in a text by `[key]`. Providers quote a key that they refuse, in full or with stars for its middle.
@@ -234,17 +234,17 @@ fn hide_key(text: &str, key: &str) -> String {
         return text.to_owned();
     }
     let prefix = &key[..key.floor_char_boundary(KEY_PREFIX_BYTES)];
-    let mut out = String::with_capacity(text.len());
+    let mut concealed = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(prefix) {
-        out.push_str(&rest[..start]);
-        out.push_str("[key]");
+        concealed.push_str(&rest[..start]);
+        concealed.push_str("[key]");
         let from_key = &rest[start..];
         // Remove the whole key if it is there: it may contain a character that ends a word below.
         let following = from_key.strip_prefix(key).unwrap_or(&from_key[prefix.len()..]);
         rest = following.trim_start_matches(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ','));
     }
-    out + rest
+    concealed + rest
 }
 
 /// Returns the innermost cause of an error, as one safe line.

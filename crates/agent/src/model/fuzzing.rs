@@ -14,7 +14,7 @@ use super::{
 };
 use crate::message::{Message, Role, ToolCallData};
 
-/// The largest event, in bytes: so small that some inputs exceed it.
+/// The maximum size of an event, in bytes. It is small, so that some inputs exceed it.
 const MAX_EVENT_BYTES: usize = 64 * 1024;
 const MODEL: &str = "some-model";
 
@@ -99,8 +99,8 @@ fn check(wire: Wire, deltas: &[Delta], reply: Result<Reply, DecodeError>) {
     assert_eq!(sorted_letters(&text), sorted_letters(&reply.message.content), "the deltas make up the answer");
     for (number, call) in reply.message.calls().iter().enumerate() {
         check_call(number, call, deltas);
-        let same = reply.message.calls().iter().filter(|other| other.id == call.id).count();
-        assert_eq!((same, call.id.is_empty()), (1, false), "every call has an id of its own: {:?}", call.id);
+        let calls_with_id = reply.message.calls().iter().filter(|other| other.id == call.id).count();
+        assert_eq!((calls_with_id, call.id.is_empty()), (1, false), "every call has an id of its own: {:?}", call.id);
     }
     let stored = serde_json::to_string(&reply.message).unwrap_or_default();
     assert_eq!(
@@ -121,8 +121,9 @@ fn sorted_letters(text: &str) -> Vec<char> {
     letters
 }
 
+/// Checks the call `number` of an answer against the streamed deltas.
 fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
-    let started: Vec<_> = deltas
+    let call_begins: Vec<_> = deltas
         .iter()
         .filter_map(|delta| match delta {
             Delta::ToolCallBegin { index, id, name } if *index == number => Some((id, name)),
@@ -130,9 +131,9 @@ fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
         })
         .collect();
     if call.name.is_empty() {
-        return assert_eq!(started, [], "a call without a name is not streamed");
+        return assert_eq!(call_begins, [], "a call without a name is not streamed");
     }
-    assert_eq!(started, [(&call.id, &call.name)], "a call begins once");
+    assert_eq!(call_begins, [(&call.id, &call.name)], "a call begins once");
     let arguments: String = deltas
         .iter()
         .filter_map(|delta| match delta {
@@ -155,9 +156,9 @@ fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
 fn check_replay(answer: Message) {
     let results: Vec<_> = answer.calls().iter().map(|call| Message::tool_result(&*call.id, "done")).collect();
     let conversation: Vec<_> = [Message::new(Role::User, "hello"), answer].into_iter().chain(results).collect();
-    let streamed = true;
+    let is_streamed = true;
     for wire in Wire::ALL {
-        let body = adapter(wire).body(&Request::new(&conversation), streamed);
+        let body = adapter(wire).body(&Request::new(&conversation), is_streamed);
         let body: Result<Value, _> = serde_json::from_slice(&body);
         assert!(body.is_ok_and(|body| body.is_object()), "the body for {wire} is JSON");
     }
@@ -254,8 +255,8 @@ mod tests {
             let mut errors = 0;
             for at in 0..bytes.len() {
                 let (before, after) = bytes.split_at(at);
-                let (streamed, reply) = stream(&*adapter, wire, [before]);
-                assert!(deltas.starts_with(&streamed), "{wire} {at}: streamed deltas stay");
+                let (is_streamed, reply) = stream(&*adapter, wire, [before]);
+                assert!(deltas.starts_with(&is_streamed), "{wire} {at}: streamed deltas stay");
                 match reply {
                     Ok(reply) => assert_eq!(reply.message, full.message, "{wire} {at}"),
                     Err(DecodeError::Invalid(ModelErrorKind::Cut { .. })) => errors += 1,

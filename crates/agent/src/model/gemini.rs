@@ -62,25 +62,25 @@ impl Gemini {
     /// Returns whether the API refuses calls without a signature, judged by the name of the model.
     fn needs_signatures(&self) -> bool {
         let name = self.model_name();
-        !["gemini-1", "gemini-2", "gemma"].iter().any(|old| name.starts_with(old))
+        !["gemini-1", "gemini-2", "gemma"].iter().any(|prefix| name.starts_with(prefix))
     }
 }
 
 impl Adapter for Gemini {
-    fn url(&self, base: &Url, streamed: bool) -> Url {
+    fn url(&self, base: &Url, is_streamed: bool) -> Url {
         let mut url = base.clone();
-        let verb = if streamed { "streamGenerateContent" } else { "generateContent" };
+        let method = if is_streamed { "streamGenerateContent" } else { "generateContent" };
         let model = self.model_name();
         if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().push("models").push(&format!("{model}:{verb}"));
+            path.pop_if_empty().push("models").push(&format!("{model}:{method}"));
         }
-        if streamed {
+        if is_streamed {
             url.query_pairs_mut().append_pair("alt", "sse");
         }
         url
     }
 
-    fn body(&self, request: &Request<'_>, _streamed: bool) -> Bytes {
+    fn body(&self, request: &Request<'_>, _is_streamed: bool) -> Bytes {
         let mut generation_config = Map::new();
         body::add_sampling(&mut generation_config, "maxOutputTokens", &self.settings, request);
         let mut members = Map::new();
@@ -98,37 +98,39 @@ impl Adapter for Gemini {
         body.finish()
     }
 
-    fn decoder(&self, messages: usize) -> Box<dyn Decode> {
-        Box::new(Decoder { draft: Draft::new(messages), is_whole: false })
+    fn decoder(&self, message_count: usize) -> Box<dyn Decode> {
+        Box::new(Decoder { draft: Draft::new(message_count), is_whole: false })
     }
 }
 
-/// The calls by id. Each has its name, which the result must repeat, and whether the provider gave the id.
+/// The name of each call, which its result must repeat, and whether the provider gave the id; by the ids of the calls.
 type Calls<'a> = HashMap<&'a str, (&'a str, bool)>;
 
 impl Gemini {
     /// Returns the conversation as messages of user and model, which alternate.
     fn contents(&self, messages: &[Message]) -> Vec<Value> {
         let mut calls = Calls::new();
-        let mut sent: Vec<RoleMessage> = Vec::new();
+        let mut sent_messages: Vec<RoleMessage> = Vec::new();
         // Pictures and other media of results, which the API does not allow between results: add them after the last
         // one.
-        let mut after_results = Vec::new();
+        let mut media_after_results = Vec::new();
         for message in messages.iter().filter(|message| message.role != Role::System && body::has_content(message)) {
             if message.role != Role::Tool {
-                add_pieces(&mut sent, "user", std::mem::take(&mut after_results));
+                add_pieces(&mut sent_messages, "user", std::mem::take(&mut media_after_results));
             }
             match message.role {
-                Role::Tool => add_pieces(&mut sent, "user", vec![result_part(message, &calls, &mut after_results)]),
+                Role::Tool => {
+                    add_pieces(&mut sent_messages, "user", vec![result_part(message, &calls, &mut media_after_results)])
+                }
                 Role::Assistant => {
                     let parts = self.model_parts(message, &mut calls);
-                    add_pieces(&mut sent, "model", parts);
+                    add_pieces(&mut sent_messages, "model", parts);
                 }
-                Role::User | Role::System => add_pieces(&mut sent, "user", user_content(message)),
+                Role::User | Role::System => add_pieces(&mut sent_messages, "user", user_content(message)),
             }
         }
-        add_pieces(&mut sent, "user", after_results);
-        sent.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
+        add_pieces(&mut sent_messages, "user", media_after_results);
+        sent_messages.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
     }
 
     /// Returns the parts of a model's message, and notes its calls in `calls`.
@@ -162,7 +164,7 @@ impl Gemini {
     }
 }
 
-/// Returns the name of a called tool, or a replacement if the provider would not accept the name.
+/// Returns the name of a called tool, or a replacement if the provider does not accept the name.
 fn call_name(name: &str) -> Cow<'_, str> {
     body::call_name(name, &['.', ':'])
 }
@@ -183,28 +185,28 @@ fn user_content(message: &Message) -> Vec<Value> {
 fn media_part(media: &Media<'_>) -> Value {
     match media {
         // The API reads no GIF.
-        Media::Image(data, kind) if *kind != "image/gif" => inline_data(data, kind),
-        Media::Audio(data, kind) if AUDIO_TYPES.contains(kind) => inline_data(data, kind),
-        Media::Pdf(data, kind, _) => inline_data(data, kind),
+        Media::Image(data, media_type) if *media_type != "image/gif" => inline_data(data, media_type),
+        Media::Audio(data, media_type) if AUDIO_TYPES.contains(media_type) => inline_data(data, media_type),
+        Media::Pdf(data, media_type, _) => inline_data(data, media_type),
         other => json!({"text": body::media_as_text(other)}),
     }
 }
 
-fn inline_data(data: &str, kind: &str) -> Value {
-    json!({"inlineData": {"mimeType": kind, "data": data}})
+fn inline_data(data: &str, media_type: &str) -> Value {
+    json!({"inlineData": {"mimeType": media_type, "data": data}})
 }
 
-/// Returns the result of one call. Its media go to `after_results`.
-fn result_part(message: &Message, calls: &Calls<'_>, after_results: &mut Vec<Value>) -> Value {
+/// Returns the result of one call. Its media go to `media_after_results`.
+fn result_part(message: &Message, calls: &Calls<'_>, media_after_results: &mut Vec<Value>) -> Value {
     let id = message.tool_call_id.as_deref().unwrap_or_default();
-    // Without the call in the conversation, its id takes the place of its name.
+    // If the conversation does not have the call, its id takes the place of the name.
     let (name, has_provider_id) = calls.get(id).copied().unwrap_or((id, false));
     let outcome = if message.is_error { "error" } else { "result" };
     let mut response = json!({"name": call_name(name), "response": {outcome: message.content}});
     if has_provider_id {
         response["id"] = id.into();
     }
-    after_results.extend(message.parts.iter().map(|part| media_part(&body::media(part))));
+    media_after_results.extend(message.parts.iter().map(|part| media_part(&body::media(part))));
     json!({"functionResponse": response})
 }
 
@@ -215,7 +217,7 @@ struct Chunk {
     #[serde(default)]
     candidates: Vec<Candidate>,
     prompt_feedback: Option<Feedback>,
-    /// A [`WireUsage`], if it can be read. An answer is worth more than its numbers.
+    /// A [`WireUsage`], read separately: an answer must not fail because its usage cannot be read.
     usage_metadata: Option<Value>,
 }
 

@@ -1,7 +1,7 @@
 //! Finds local model servers, for an error message that says how to use one.
 //!
-//! Never use a server that the user did not choose: any program of this machine can own one of these ports, and would
-//! get every prompt and every tool result.
+//! The user has to choose a server before any prompt is sent to it: any program of this machine can listen on one of
+//! these ports, and would get every prompt and every tool result.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -24,7 +24,7 @@ const MAX_BYTES: usize = 512 * 1024;
 const MAX_MODELS: usize = 20;
 /// The maximum number of models of one server whose abilities are requested.
 const MAX_MODELS_WITH_DETAILS: usize = 5;
-/// The longest name of a model, in bytes.
+/// The maximum number of bytes in the name of a model.
 const MAX_NAME_BYTES: usize = 200;
 
 /// A model server that runs on this machine.
@@ -52,8 +52,8 @@ pub struct LocalModel {
 /// Returns the servers that answer on their usual ports on 127.0.0.1: Ollama on 11434, llama.cpp on 8080, LM Studio on
 /// 1234. Takes at most 800 ms.
 pub async fn find_servers() -> Vec<LocalServer> {
-    let local = PROVIDERS.iter().filter(|provider| provider.is_local());
-    find_servers_at(local.map(|provider| (provider.name, provider.base_url.to_owned()))).await
+    let local_providers = PROVIDERS.iter().filter(|provider| provider.is_local());
+    find_servers_at(local_providers.map(|provider| (provider.name, provider.base_url.to_owned()))).await
 }
 
 /// Returns the servers that answer at these addresses (provider and base URL). Takes at most 800 ms.
@@ -93,12 +93,14 @@ struct ListedModel {
     id: String,
 }
 
+/// Asks servers for their models, until the deadline.
 struct Probe {
     client: Client,
     deadline: Instant,
 }
 
 impl Probe {
+    /// Returns the server at this address, with its models; `None` if no server of this provider answers there.
     async fn find_server(&self, provider: &'static str, base_url: String) -> Option<LocalServer> {
         let root = base_url.trim_end_matches('/').trim_end_matches("/v1");
         let no_body = None;
@@ -113,8 +115,8 @@ impl Probe {
             |name: &String| !name.is_empty() && name.len() <= MAX_NAME_BYTES && text::for_line(name) == **name;
         let names: BTreeSet<String> = names.into_iter().filter(is_safe).collect();
         let models = names.into_iter().take(MAX_MODELS).enumerate().map(|(index, name)| async move {
-            let may_ask = provider == "ollama" && index < MAX_MODELS_WITH_DETAILS;
-            let tools = if may_ask { self.tool_support(root, &name).await } else { None };
+            let asks_details = provider == "ollama" && index < MAX_MODELS_WITH_DETAILS;
+            let tools = if asks_details { self.tool_support(root, &name).await } else { None };
             LocalModel { name, tools }
         });
         let models = join_all(models).await;

@@ -23,15 +23,15 @@ use super::{
 
 /// The implementation of a wire.
 pub(super) trait Adapter: Send + Sync + fmt::Debug {
-    /// Returns the URL of a request; `streamed` says whether it asks for a stream.
-    fn url(&self, base: &Url, streamed: bool) -> Url;
+    /// Returns the URL of a request; `is_streamed` says whether it asks for a stream.
+    fn url(&self, base: &Url, is_streamed: bool) -> Url;
 
     /// Returns the body of a request.
-    fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes;
+    fn body(&self, request: &Request<'_>, is_streamed: bool) -> Bytes;
 
     /// Returns a reader for the answer to a conversation with this many messages. The ids that the reader gives to
     /// calls contain this number.
-    fn decoder(&self, messages: usize) -> Box<dyn Decode>;
+    fn decoder(&self, message_count: usize) -> Box<dyn Decode>;
 }
 
 /// The reader of one answer.
@@ -49,7 +49,7 @@ pub(super) trait Decode: Send {
     fn into_draft(self: Box<Self>) -> Result<Draft, DecodeError>;
 }
 
-/// Whether an answer continues after an event.
+/// Whether the answer goes on after an event, or has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     More,
@@ -155,15 +155,16 @@ pub(super) fn adapter(settings: &Arc<ModelSettings>, dialect: Dialect) -> Box<dy
     }
 }
 
+/// Parses the address of the model. An address without a path gets the usual path of its wire.
 fn base_url(settings: &ModelSettings) -> Result<Url, String> {
     let mut url =
         Url::parse(settings.base_url.trim()).map_err(|error| format!("the base URL is not a URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err("the base URL is neither http nor https".into());
     }
-    let default = if settings.wire == Wire::Gemini { "/v1beta" } else { "/v1" };
+    let default_path = if settings.wire == Wire::Gemini { "/v1beta" } else { "/v1" };
     let path = url.path().trim_end_matches('/').to_owned();
-    url.set_path(if path.is_empty() { default } else { &path });
+    url.set_path(if path.is_empty() { default_path } else { &path });
     Ok(url)
 }
 
@@ -174,6 +175,7 @@ pub(super) fn join_path(base: &Url, path: &str) -> Url {
     url
 }
 
+/// Returns the headers of every request. It is an error if the provider needs a key and there is none.
 fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
@@ -191,13 +193,14 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
                 transport::secret_header(name, &value).map_err(|_| "the key has forbidden characters".to_owned())?;
             headers.insert(name, value);
         }
-        // Another header may hold the credentials, and a user's own server may need none.
+        // A missing key is an error only at the provider's own host and without other headers: another header may hold
+        // the credentials, and a user's own server may need none.
         _ => {
             let provider = super::provider::PROVIDERS.iter().find(|provider| provider.name == settings.provider);
-            let provider_at_own_host =
+            let provider_of_host =
                 provider.filter(|known| Url::parse(known.base_url).is_ok_and(|url| url.host() == base.host()));
             if let Some(variable) =
-                provider_at_own_host.and_then(|known| known.key_variable).filter(|_| settings.headers.is_empty())
+                provider_of_host.and_then(|known| known.key_variable).filter(|_| settings.headers.is_empty())
             {
                 return Err(format!("there is no key; set {variable}"));
             }
@@ -211,11 +214,12 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
 }
 
 impl Online {
-    fn attempts(&self, request: &Request<'_>, streamed: bool) -> Attempts {
-        let url = self.adapter.url(&self.base, streamed);
-        let body = self.adapter.body(request, streamed);
+    /// Prepares the request; [`Attempts`] then sends it.
+    fn attempts(&self, request: &Request<'_>, is_streamed: bool) -> Attempts {
+        let url = self.adapter.url(&self.base, is_streamed);
+        let body = self.adapter.body(request, is_streamed);
         let attempts = Attempts::new(self.transport.clone(), url, body, failure::classify_response);
-        if streamed { attempts } else { attempts.unstreamed() }
+        if is_streamed { attempts } else { attempts.unstreamed() }
     }
 
     /// Returns the error for tools in the format of another wire, because the provider's own error would not help.
@@ -246,8 +250,8 @@ impl Model for Online {
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
         let format_error = self.tool_format_error(&request);
         let mut reader = AnswerReader::new(self, &request);
-        let streamed = false;
-        let mut attempts = self.attempts(&request, streamed);
+        let is_streamed = false;
+        let mut attempts = self.attempts(&request, is_streamed);
         async move {
             let reply = async {
                 format_error.map_or(Ok(()), Err)?;
@@ -255,16 +259,18 @@ impl Model for Online {
                 reader.read_unstreamed(Body::new(response, &attempts)).await?;
                 reader.finish()
             };
-            reply.await.map_err(|failed: FailedAttempt| failed.into_error(&attempts.transport, attempts.count))
+            reply
+                .await
+                .map_err(|failed_attempt: FailedAttempt| failed_attempt.into_error(&attempts.transport, attempts.count))
         }
         .boxed()
     }
 
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>> {
-        let streamed = true;
+        let is_streamed = true;
         let answer = StreamedAnswer {
             reader: AnswerReader::new(self, &request),
-            attempts: self.attempts(&request, streamed),
+            attempts: self.attempts(&request, is_streamed),
             stage: (self.tool_format_error(&request))
                 .map_or(Stage::Sending, |format_error| Stage::Failed(Some(format_error.into()))),
         };
@@ -273,7 +279,9 @@ impl Model for Online {
             match answer.next().await {
                 Ok(delta @ Delta::Done(_)) => Some((Ok(delta), None)),
                 Ok(delta) => Some((Ok(delta), Some(answer))),
-                Err(failed) => Some((Err(failed.into_error(&answer.attempts.transport, answer.attempts.count)), None)),
+                Err(failed_attempt) => {
+                    Some((Err(failed_attempt.into_error(&answer.attempts.transport, answer.attempts.count)), None))
+                }
             }
         })
         .boxed()
@@ -284,7 +292,7 @@ impl Model for Online {
 struct AnswerReader {
     adapter: Arc<dyn Adapter>,
     /// How many messages the conversation has.
-    messages: usize,
+    message_count: usize,
     /// `None` once [`Self::finish`] has returned the answer.
     decoder: Option<Box<dyn Decode>>,
     /// The deltas that were read and not yet returned.
@@ -295,25 +303,25 @@ struct AnswerReader {
 
 impl AnswerReader {
     fn new(model: &Online, request: &Request<'_>) -> Self {
-        let messages = request.messages.len();
+        let message_count = request.messages.len();
         Self {
             adapter: Arc::clone(&model.adapter),
-            messages,
-            decoder: Some(model.adapter.decoder(messages)),
+            message_count,
+            decoder: Some(model.adapter.decoder(message_count)),
             deltas: VecDeque::new(),
             settings: model.settings.clone(),
             transport: model.transport.clone(),
         }
     }
 
-    /// Begins anew, for the answer to the next try.
+    /// Discards the answer so far, before the next try.
     fn restart(&mut self) {
-        self.decoder = Some(self.adapter.decoder(self.messages));
+        self.decoder = Some(self.adapter.decoder(self.message_count));
         self.deltas.clear();
     }
 
-    /// Returns whether something of the answer was read and not yet returned. The usage alone is not a part of the
-    /// answer: Anthropic reports some before the first word.
+    /// Returns whether a part of the answer was read and not yet returned. Usage is no part of the answer: Anthropic
+    /// reports it before the first word.
     fn has_content(&self) -> bool {
         self.deltas.iter().any(|delta| !matches!(delta, Delta::Usage(_)))
     }
@@ -393,11 +401,11 @@ enum Stage {
     /// A response has arrived, and its body is being read.
     Reading {
         body: Box<Body>,
-        events: Box<SseParser>,
+        event_parser: Box<SseParser>,
         /// Whether the body contained an event so far.
         has_read_event: bool,
     },
-    /// A failure, returned after the deltas that were read before it. `None` once it was returned.
+    /// A failure, which is returned after the deltas that were read before it. `None` once it has been returned.
     Failed(Option<FailedAttempt>),
     /// The answer is complete; its last deltas and [`Delta::Done`] remain to be returned.
     Ended,
@@ -413,27 +421,29 @@ impl StreamedAnswer {
             match &mut self.stage {
                 Stage::Sending => match self.attempts.send().await {
                     Ok(response) => self.begin_reading(Body::new(response, &self.attempts)).await?,
-                    Err(failed) => return self.retry(failed),
+                    Err(failed_attempt) => return self.retry(failed_attempt),
                 },
                 Stage::Reading { .. } => self.read_chunk().await?,
-                Stage::Failed(failed) => {
-                    let failed = failed.take();
-                    return self
-                        .retry(failed.unwrap_or_else(|| ModelErrorKind::Cut { why: "it failed".into() }.into()));
+                Stage::Failed(failed_attempt) => {
+                    let failed_attempt = failed_attempt.take();
+                    return self.retry(
+                        failed_attempt.unwrap_or_else(|| ModelErrorKind::Cut { why: "it failed".into() }.into()),
+                    );
                 }
                 Stage::Ended => return self.reader.finish().map(|reply| Delta::Done(Box::new(reply))),
             }
         }
     }
 
-    /// Has the request sent again after a wait, if that is allowed after this failure.
-    fn retry(&mut self, failed: FailedAttempt) -> Result<Delta, FailedAttempt> {
-        let Some(after) = self.attempts.pause_after(&failed) else { return Err(failed) };
+    /// Prepares the next try after a wait, if this failure allows one, and returns [`Delta::Retry`]. Otherwise returns
+    /// the failure.
+    fn retry(&mut self, failed_attempt: FailedAttempt) -> Result<Delta, FailedAttempt> {
+        let Some(after) = self.attempts.pause_after(&failed_attempt) else { return Err(failed_attempt) };
         self.reader.restart();
         self.stage = Stage::Sending;
         // Report the retry before the wait: the caller polls again at once, and `send` then waits.
         self.attempts.pause_before_next = Some(after);
-        Ok(Delta::Retry { after, why: failed.kind.to_string() })
+        Ok(Delta::Retry { after, why: failed_attempt.kind.to_string() })
     }
 
     /// Chooses how to read the body, by its media type.
@@ -449,8 +459,8 @@ impl StreamedAnswer {
             }
             // Read any other body as a stream: some servers label a stream with a wrong media type, or with none.
             _ => {
-                let events = Box::new(SseParser::new(self.attempts.transport.bounds.response_bytes));
-                self.stage = Stage::Reading { body: Box::new(body), events, has_read_event: false };
+                let event_parser = Box::new(SseParser::new(self.attempts.transport.bounds.response_bytes));
+                self.stage = Stage::Reading { body: Box::new(body), event_parser, has_read_event: false };
             }
         }
         Ok(())
@@ -458,7 +468,7 @@ impl StreamedAnswer {
 
     /// Reads the next chunk of the body, and the events that it completes.
     async fn read_chunk(&mut self) -> Result<(), FailedAttempt> {
-        let Stage::Reading { body, events, has_read_event } = &mut self.stage else { return Ok(()) };
+        let Stage::Reading { body, event_parser, has_read_event } = &mut self.stage else { return Ok(()) };
         let Some(chunk) = body.chunk().await? else {
             if !*has_read_event {
                 return Err(ModelErrorKind::Unreadable { why: "there is no event in it".into() }.into());
@@ -466,10 +476,10 @@ impl StreamedAnswer {
             self.stage = Stage::Ended;
             return Ok(());
         };
-        let mut ready = VecDeque::new();
-        events.push(&chunk, &mut ready);
-        *has_read_event |= !ready.is_empty();
-        for event in ready {
+        let mut new_events = VecDeque::new();
+        event_parser.push(&chunk, &mut new_events);
+        *has_read_event |= !new_events.is_empty();
+        for event in new_events {
             let outcome = match event {
                 Ok(event) if event.data.is_empty() => continue,
                 Ok(event) => self.reader.read_event(&event.data),
@@ -484,10 +494,10 @@ impl StreamedAnswer {
                     body.drain().await;
                     self.stage = Stage::Ended;
                 }
-                Err(failed) => {
+                Err(failed_attempt) => {
                     let has_begun = body.has_begun || self.reader.has_content();
-                    let failed = if has_begun { failed } else { failed.before_the_answer() };
-                    self.stage = Stage::Failed(Some(failed));
+                    let failed_attempt = if has_begun { failed_attempt } else { failed_attempt.before_the_answer() };
+                    self.stage = Stage::Failed(Some(failed_attempt));
                 }
             }
             break;

@@ -25,9 +25,9 @@ use super::{
 };
 use crate::message::{Message, Role};
 
-/// The longest id of a call that OpenAI accepts, in bytes.
+/// The maximum number of bytes in the id of a call that OpenAI accepts.
 const MAX_ID_BYTES: usize = 40;
-/// Mistral accepts an id of a call only with exactly this many ASCII letters and digits.
+/// The number of ASCII letters and digits that the id of a call must have for Mistral.
 const SHORT_ID_BYTES: usize = 9;
 /// What the model says where the user speaks before the model has answered the results of its calls, as after a
 /// cancelled turn.
@@ -48,19 +48,19 @@ impl OpenAiChat {
 }
 
 impl Adapter for OpenAiChat {
-    fn url(&self, base: &Url, _streamed: bool) -> Url {
+    fn url(&self, base: &Url, _is_streamed: bool) -> Url {
         join_path(base, "chat/completions")
     }
 
-    fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
+    fn body(&self, request: &Request<'_>, is_streamed: bool) -> Bytes {
         let mut members = Map::new();
         members.insert("model".into(), self.settings.model.clone().into());
-        body::add_sampling(&mut members, self.dialect.max_tokens, &self.settings, request);
-        if streamed && self.dialect.stream_usage {
+        body::add_sampling(&mut members, self.dialect.max_tokens_name, &self.settings, request);
+        if is_streamed && self.dialect.requests_usage {
             members.insert("stream_options".into(), json!({"include_usage": true}));
         }
         let mut body = BodyWriter::new(members, &self.settings, request);
-        if streamed {
+        if is_streamed {
             body.write_member("stream", &true);
         }
         if let Some(tools) = body::tools(request) {
@@ -70,8 +70,8 @@ impl Adapter for OpenAiChat {
         body.finish()
     }
 
-    fn decoder(&self, messages: usize) -> Box<dyn Decode> {
-        Box::new(Decoder { draft: Draft::new(messages), ..Decoder::default() })
+    fn decoder(&self, message_count: usize) -> Box<dyn Decode> {
+        Box::new(Decoder { draft: Draft::new(message_count), ..Decoder::default() })
     }
 }
 
@@ -87,7 +87,7 @@ struct ChatMessage<'a> {
     tool_call_id: Option<Cow<'a, str>>,
     /// The model's reasoning, which the provider wants back as further members of the message.
     #[serde(flatten)]
-    echoed: Option<&'a Map<String, Value>>,
+    reasoning_members: Option<&'a Map<String, Value>>,
 }
 
 #[derive(Serialize)]
@@ -98,7 +98,7 @@ enum Content<'a> {
 }
 
 impl Content<'_> {
-    /// Returns the content of one message in place of two.
+    /// Returns the content of one message that replaces two: `self`, then `next`.
     fn followed_by(self, next: Self) -> Self {
         match (self, next) {
             (Self::Plain(text), Self::Plain(next)) => Self::Plain(format!("{text}\n\n{next}").into()),
@@ -130,9 +130,9 @@ struct WireFunction<'a> {
 impl OpenAiChat {
     fn messages<'a>(&self, request: &Request<'a>) -> Vec<ChatMessage<'a>> {
         let system = body::system_text(request).map(|text| chat_message("system", Content::Plain(text.into())));
-        let mut sent: Vec<ChatMessage<'a>> = system.into_iter().collect();
+        let mut sent_messages: Vec<ChatMessage<'a>> = system.into_iter().collect();
         for message in request.messages.iter().filter(|message| message.role != Role::System && is_sent(message)) {
-            match sent.last_mut() {
+            match sent_messages.last_mut() {
                 // The templates of many local models refuse two messages of a user in a row, as after a cancelled turn.
                 Some(last) if last.role == "user" && message.role == Role::User => {
                     last.content = last.content.take().map(|content| content.followed_by(user_content(message)));
@@ -141,10 +141,10 @@ impl OpenAiChat {
                     sent.push(chat_message("assistant", Content::Plain(NO_ANSWER.into())));
                     sent.push(self.message(message));
                 }
-                _ => sent.push(self.message(message)),
+                _ => sent_messages.push(self.message(message)),
             }
         }
-        sent
+        sent_messages
     }
 
     fn message<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
@@ -159,14 +159,14 @@ impl OpenAiChat {
     }
 
     fn assistant_message<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
-        let mut echoed = None;
+        let mut reasoning_members = None;
         let mut tool_calls = Vec::new();
         for piece in pieces(message, Wire::OpenAiChat, &self.settings.model) {
             match piece {
                 // Send reasoning back only with calls: elsewhere it costs tokens and has no effect, and some providers
                 // refuse it.
                 SentPiece::Raw(value) if self.dialect.echoes_reasoning && !message.calls().is_empty() => {
-                    echoed = value.as_object();
+                    reasoning_members = value.as_object();
                 }
                 // The whole text is in `content`, as one string.
                 SentPiece::Raw(_) | SentPiece::Text(..) => {}
@@ -182,28 +182,29 @@ impl OpenAiChat {
         }
         let has_only_calls = message.content.is_empty() && !tool_calls.is_empty();
         let content = (!has_only_calls).then(|| Content::Plain(message.content.as_str().into()));
-        ChatMessage { role: "assistant", content, tool_calls, tool_call_id: None, echoed }
+        ChatMessage { role: "assistant", content, tool_calls, tool_call_id: None, reasoning_members }
     }
 
-    /// Returns the id of a call, or a replacement if the provider would not accept the id.
+    /// Returns the id of a call, or a replacement if the provider does not accept the id.
     fn call_id<'a>(&self, id: &'a str) -> Cow<'a, str> {
-        if self.dialect.short_ids {
-            let fits = |id: &str| id.len() == SHORT_ID_BYTES && id.bytes().all(|b| b.is_ascii_alphanumeric());
-            body::fitting_id(id, fits, SHORT_ID_BYTES)
+        if self.dialect.needs_short_ids {
+            let is_accepted =
+                |id: &str| id.len() == SHORT_ID_BYTES && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            body::accepted_id(id, is_accepted, SHORT_ID_BYTES)
         } else {
-            body::fitting_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), body::REPLACEMENT_ID_DIGITS)
+            body::accepted_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), body::REPLACEMENT_ID_DIGITS)
         }
     }
 }
 
-/// Returns whether to send a message. Providers refuse one of the model with neither text nor calls, such as what is
-/// left of an answer that was cut while the model thought.
+/// Returns whether to send a message. Providers refuse a message of the model that has neither text nor calls: the rest
+/// of an answer that was cut while the model thought.
 fn is_sent(message: &Message) -> bool {
     message.role != Role::Assistant || !message.content.trim().is_empty() || !message.calls().is_empty()
 }
 
 fn chat_message<'a>(role: &'static str, content: Content<'a>) -> ChatMessage<'a> {
-    ChatMessage { role, content: Some(content), tool_calls: Vec::new(), tool_call_id: None, echoed: None }
+    ChatMessage { role, content: Some(content), tool_calls: Vec::new(), tool_call_id: None, reasoning_members: None }
 }
 
 fn user_content(message: &Message) -> Content<'_> {
@@ -212,11 +213,13 @@ fn user_content(message: &Message) -> Content<'_> {
     }
     let text = (!message.content.is_empty()).then(|| json!({"type": "text", "text": message.content}));
     let parts = message.parts.iter().map(|part| match body::media(part) {
-        Media::Image(data, kind) => {
-            json!({"type": "image_url", "image_url": {"url": body::data_url(data, kind)}})
+        Media::Image(data, media_type) => {
+            json!({"type": "image_url", "image_url": {"url": body::data_url(data, media_type)}})
         }
-        Media::Audio(data, kind) if matches!(kind, "audio/wav" | "audio/x-wav" | "audio/mpeg" | "audio/mp3") => {
-            let format = if kind.ends_with("wav") { "wav" } else { "mp3" };
+        Media::Audio(data, media_type)
+            if matches!(media_type, "audio/wav" | "audio/x-wav" | "audio/mpeg" | "audio/mp3") =>
+        {
+            let format = if media_type.ends_with("wav") { "wav" } else { "mp3" };
             json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
         }
         other => json!({"type": "text", "text": body::media_as_text(&other)}),
@@ -229,7 +232,7 @@ fn user_content(message: &Message) -> Content<'_> {
 struct Chunk {
     #[serde(default)]
     choices: Vec<Choice>,
-    /// A [`ChatUsage`], if it can be read. An answer is worth more than its numbers.
+    /// A [`ChatUsage`], read separately: an answer must not fail because its usage cannot be read.
     usage: Option<Value>,
 }
 
@@ -301,9 +304,9 @@ struct Decoder {
     /// `reasoning_details`, to send back under this name.
     reasoning_details: Vec<Value>,
     /// Whether the model refused to answer.
-    refused: bool,
+    has_refused: bool,
     /// Whether the end of the stream or the whole answer has arrived.
-    ended: bool,
+    has_ended: bool,
 }
 
 /// A call that has begun; later chunks may continue it.
@@ -317,7 +320,7 @@ struct KnownCall {
 impl Decode for Decoder {
     fn read_event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
         if data.trim() == "[DONE]" {
-            self.ended = true;
+            self.has_ended = true;
             return Ok(Progress::End);
         }
         self.read_chunk(event_json(data)?, Form::Streamed, deltas)?;
@@ -328,25 +331,25 @@ impl Decode for Decoder {
         if answer.get("choices").and_then(Value::as_array).is_none_or(Vec::is_empty) {
             return Err(DecodeError::unreadable("it has no `choices`"));
         }
-        self.ended = true;
+        self.has_ended = true;
         self.read_chunk(answer, Form::Whole, deltas)
     }
 
     fn into_draft(mut self: Box<Self>) -> Result<Draft, DecodeError> {
         // Some servers leave out `[DONE]`, others the finish reason: either one ends the answer.
-        if !self.ended && self.draft.stop.is_none() {
+        if !self.has_ended && self.draft.stop.is_none() {
             return Err(DecodeError::cut());
         }
-        let mut echo = Map::new();
+        let mut reasoning = Map::new();
         if !self.reasoning_details.is_empty() {
-            echo.insert("reasoning_details".into(), self.reasoning_details.into());
+            reasoning.insert("reasoning_details".into(), self.reasoning_details.into());
         } else if !self.reasoning_content.is_empty() {
-            echo.insert("reasoning_content".into(), self.reasoning_content.into());
+            reasoning.insert("reasoning_content".into(), self.reasoning_content.into());
         }
-        if !echo.is_empty() {
-            self.draft.add_raw(Value::Object(echo))?;
+        if !reasoning.is_empty() {
+            self.draft.add_raw(Value::Object(reasoning))?;
         }
-        if self.refused {
+        if self.has_refused {
             self.draft.stop = Some(Stop::Refusal);
         }
         Ok(self.draft)
@@ -395,7 +398,7 @@ impl Decoder {
             _ => {}
         }
         if let Some(refusal) = message_delta.refusal.filter(|refusal| !refusal.is_empty()) {
-            self.refused = true;
+            self.has_refused = true;
             self.draft.add_text(&refusal, deltas)?;
         }
         for call in message_delta.tool_calls.unwrap_or_default() {
@@ -425,25 +428,25 @@ impl Decoder {
         let arguments = match function.arguments {
             Some(Value::String(text)) => text,
             Some(Value::Null) | None => String::new(),
-            Some(whole) => whole.to_string(),
+            Some(value) => value.to_string(),
         };
-        // Find the call that this piece continues by its index; servers that send no index may send the id again.
-        let known = match form {
+        // The call that this piece continues has the same index. Servers that send no index may send the id again.
+        let known_call = match form {
             Form::Whole => None,
-            Form::Streamed => self.calls.iter().rev().find(|known| match call.index {
-                Some(_) => known.index == call.index,
-                None => id.is_empty() || known.id == id,
+            Form::Streamed => self.calls.iter().rev().find(|known_call| match call.index {
+                Some(_) => known_call.index == call.index,
+                None => id.is_empty() || known_call.id == id,
             }),
         };
-        // Some servers give every call the index 0, or no index. With these, a new id means a new call, and so does an
-        // object of arguments after the end of another one.
-        let is_new = known.is_none_or(|known| {
+        // Some servers give every call the index 0, or no index. A new call then shows by a new id, or by an object of
+        // arguments after the end of another one.
+        let is_new = known_call.is_none_or(|known_call| {
             let follows_whole_call = arguments.trim_start().starts_with('{')
-                && self.draft.arguments(known.piece).is_some_and(|earlier| earlier.trim_end().ends_with('}'));
-            !name.is_empty() && if id.is_empty() { follows_whole_call } else { known.id != id }
+                && self.draft.arguments(known_call.piece).is_some_and(|earlier| earlier.trim_end().ends_with('}'));
+            !name.is_empty() && if id.is_empty() { follows_whole_call } else { known_call.id != id }
         });
-        let piece = match known {
-            Some(known) if !is_new => known.piece,
+        let piece = match known_call {
+            Some(known_call) if !is_new => known_call.piece,
             _ => {
                 let piece = self.draft.begin_call(&id, &name, deltas)?;
                 self.calls.push(KnownCall { index: call.index, id, piece });
@@ -460,7 +463,7 @@ impl Decoder {
         let cached = details.and_then(|details| details.cached_tokens).or(usage.prompt_cache_hit_tokens);
         let reasoning = usage.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
         let (input, output) = (usage.prompt_tokens.unwrap_or_default(), usage.completion_tokens.unwrap_or_default());
-        // xAI counts thinking apart from `completion_tokens`, which only the total shows.
+        // xAI does not count thinking in `completion_tokens`, but in the total.
         let output_with_reasoning = output.saturating_add(reasoning.unwrap_or_default());
         let counts_reasoning_apart = usage.total_tokens == Some(input.saturating_add(output_with_reasoning));
         self.draft.usage.input = input;
@@ -476,7 +479,8 @@ impl Decoder {
 /// Adds a piece of a block of reasoning. OpenRouter streams each block in pieces: pieces with the same type and index
 /// belong to one block.
 fn add_reasoning_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), DecodeError> {
-    let belong_to_one_block = |a: &Value, b: &Value| a.get("type") == b.get("type") && a.get("index") == b.get("index");
+    let belong_to_one_block =
+        |one: &Value, other: &Value| one.get("type") == other.get("type") && one.get("index") == other.get("index");
     let Some(last) = details.last_mut().filter(|last| belong_to_one_block(last, &piece)) else {
         if details.len() >= MAX_REASONING_BLOCKS {
             return Err(DecodeError::unreadable("it has more than 1000 blocks of reasoning"));
@@ -487,8 +491,8 @@ fn add_reasoning_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), De
     let (Some(last), Value::Object(piece)) = (last.as_object_mut(), piece) else { return Ok(()) };
     for (name, value) in piece {
         match (last.get_mut(&name), value) {
-            (Some(Value::String(text)), Value::String(more)) if matches!(&*name, "text" | "summary" | "data") => {
-                text.push_str(&more);
+            (Some(Value::String(text)), Value::String(addition)) if matches!(&*name, "text" | "summary" | "data") => {
+                text.push_str(&addition);
             }
             (_, Value::Null) => {}
             (_, value) => drop(last.insert(name, value)),

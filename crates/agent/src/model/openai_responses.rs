@@ -25,7 +25,7 @@ use super::{
 };
 use crate::message::{Message, Role};
 
-/// The longest id of a call that the provider accepts, in bytes.
+/// The maximum number of bytes in the id of a call that the provider accepts.
 const MAX_ID_BYTES: usize = 64;
 /// The field that names the phase of the answer to which a text belongs. Later requests must repeat this field.
 const PHASE: &str = "phase";
@@ -50,11 +50,11 @@ impl OpenAiResponses {
 }
 
 impl Adapter for OpenAiResponses {
-    fn url(&self, base: &Url, _streamed: bool) -> Url {
+    fn url(&self, base: &Url, _is_streamed: bool) -> Url {
         join_path(base, "responses")
     }
 
-    fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes {
+    fn body(&self, request: &Request<'_>, is_streamed: bool) -> Bytes {
         let mut members = Map::new();
         members.insert("model".into(), self.settings.model.clone().into());
         members.insert("store".into(), false.into());
@@ -63,7 +63,7 @@ impl Adapter for OpenAiResponses {
         }
         body::add_sampling(&mut members, "max_output_tokens", &self.settings, request);
         let mut body = BodyWriter::new(members, &self.settings, request);
-        if streamed {
+        if is_streamed {
             body.write_member("stream", &true);
         }
         if let Some(tools) = body::tools(request) {
@@ -76,8 +76,8 @@ impl Adapter for OpenAiResponses {
         body.finish()
     }
 
-    fn decoder(&self, messages: usize) -> Box<dyn Decode> {
-        Box::new(Decoder { draft: Draft::new(messages), ..Decoder::default() })
+    fn decoder(&self, message_count: usize) -> Box<dyn Decode> {
+        Box::new(Decoder { draft: Draft::new(message_count), ..Decoder::default() })
     }
 }
 
@@ -101,8 +101,8 @@ impl OpenAiResponses {
     }
 
     /// Appends the items of a model's message: its reasoning, texts and calls, in the order in which the model sent
-    /// them. Leaves out reasoning at the end: the API refuses it without the text or the call to which it belongs, and
-    /// the answer was cut before that.
+    /// them. Leaves out reasoning at the end, which is there if the answer was cut: the API refuses reasoning without
+    /// the text or the call that follows it.
     fn assistant_items(&self, message: &Message, items: &mut Vec<Value>) {
         for piece in pieces(message, Wire::OpenAiResponses, &self.settings.model) {
             match piece {
@@ -130,9 +130,9 @@ impl OpenAiResponses {
     }
 }
 
-/// Returns the id of a call, or a replacement if the provider would not accept the id.
+/// Returns the id of a call, or a replacement if the provider does not accept the id.
 fn call_id(id: &str) -> Cow<'_, str> {
-    body::fitting_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), body::REPLACEMENT_ID_DIGITS)
+    body::accepted_id(id, |id| (1..=MAX_ID_BYTES).contains(&id.len()), body::REPLACEMENT_ID_DIGITS)
 }
 
 fn user_content(message: &Message) -> Vec<Value> {
@@ -157,17 +157,17 @@ fn text_part(text: &str) -> Value {
 
 fn media_part(media: &Media<'_>) -> Value {
     match media {
-        Media::Image(data, kind) => {
-            json!({"type": "input_image", "image_url": body::data_url(data, kind), "detail": "auto"})
+        Media::Image(data, media_type) => {
+            json!({"type": "input_image", "image_url": body::data_url(data, media_type), "detail": "auto"})
         }
-        Media::Pdf(data, kind, uri) => {
-            json!({"type": "input_file", "filename": pdf_name(uri), "file_data": body::data_url(data, kind)})
+        Media::Pdf(data, media_type, uri) => {
+            json!({"type": "input_file", "filename": pdf_name(uri), "file_data": body::data_url(data, media_type)})
         }
         other => text_part(&body::media_as_text(other)),
     }
 }
 
-/// Returns the name of a file for the last part of its URI. The API refuses a PDF without a name that ends in `.pdf`.
+/// Returns the name of a PDF: the last part of its URI, with the ending `.pdf`, which the API requires.
 fn pdf_name(uri: &str) -> String {
     let name = uri.rsplit('/').find(|part| !part.is_empty()).unwrap_or("file");
     if name.to_ascii_lowercase().ends_with(".pdf") { name.to_owned() } else { format!("{name}.pdf") }
@@ -217,9 +217,9 @@ struct Decoder {
     /// Every item that has begun, in the order of arrival.
     items: Vec<KnownItem>,
     /// Whether the model refused to answer.
-    refused: bool,
+    has_refused: bool,
     /// Whether the complete response has arrived.
-    ended: bool,
+    has_ended: bool,
 }
 
 /// An item that has begun. Further events about it name its index or its id.
@@ -232,6 +232,7 @@ struct KnownItem {
     kind: Kind,
 }
 
+/// The kind of an item.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Text,
@@ -252,19 +253,19 @@ impl Decode for Decoder {
                 let item = event.item.take().unwrap_or_default();
                 self.begin_item(&event, &item, deltas)?;
             }
-            "response.output_item.done" => self.item_done(&event, deltas)?,
+            "response.output_item.done" => self.finish_item(&event, deltas)?,
             "response.output_text.delta" => self.append_text(&event, deltas)?,
             "response.refusal.delta" => {
-                self.refused = true;
+                self.has_refused = true;
                 self.append_text(&event, deltas)?;
             }
             "response.function_call_arguments.delta" => {
-                if let Some(piece) = self.find(&event, Kind::Call) {
+                if let Some(piece) = self.find_piece(&event, Kind::Call) {
                     self.draft.append_arguments(piece, event.delta(), deltas);
                 }
             }
             "response.function_call_arguments.done" => {
-                if let Some(piece) = self.find(&event, Kind::Call) {
+                if let Some(piece) = self.find_piece(&event, Kind::Call) {
                     self.draft.complete_arguments(piece, event.arguments.as_deref().unwrap_or_default(), deltas);
                 }
             }
@@ -275,7 +276,7 @@ impl Decode for Decoder {
                 deltas.push_back(Delta::Thinking("\n\n".to_owned()));
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
-                self.response_done(event.response.take().unwrap_or_default(), deltas)?;
+                self.finish_response(event.response.take().unwrap_or_default(), deltas)?;
                 return Ok(Progress::End);
             }
             // Events that repeat parts of others, and kinds that this version does not know.
@@ -288,14 +289,14 @@ impl Decode for Decoder {
         if !answer.get("output").is_some_and(Value::is_array) {
             return Err(DecodeError::unreadable("it has no `output`"));
         }
-        self.response_done(answer, deltas)
+        self.finish_response(answer, deltas)
     }
 
     fn into_draft(mut self: Box<Self>) -> Result<Draft, DecodeError> {
-        if !self.ended {
+        if !self.has_ended {
             return Err(DecodeError::cut());
         }
-        if self.refused {
+        if self.has_refused {
             self.draft.stop = Some(Stop::Refusal);
         }
         Ok(self.draft)
@@ -309,8 +310,8 @@ impl Event {
 }
 
 impl Decoder {
-    /// Returns the piece of the newest item of this kind that the event names.
-    fn find(&self, event: &Event, kind: Kind) -> Option<PieceIndex> {
+    /// Returns the piece of the newest item of this kind whose index or id the event names.
+    fn find_piece(&self, event: &Event, kind: Kind) -> Option<PieceIndex> {
         let is_named = |item: &&KnownItem| {
             item.kind == kind
                 && match (event.output_index, item.index) {
@@ -336,14 +337,15 @@ impl Decoder {
     }
 
     fn append_text(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
-        match self.find(event, Kind::Text) {
+        match self.find_piece(event, Kind::Text) {
             Some(piece) => self.draft.append_text_at(piece, event.delta(), deltas),
             None => self.draft.add_text(event.delta(), deltas)?,
         }
         Ok(())
     }
 
-    fn item_done(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    /// Completes the item of an event that reports its end.
+    fn finish_item(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let item = event.item.clone().unwrap_or_default();
         let kind = match text_member(&item, "type") {
             "message" => Kind::Text,
@@ -352,7 +354,7 @@ impl Decoder {
         };
         let item_id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned);
         let item_event = Event { item_id, ..Event::at_index_of(event) };
-        let piece = match self.find(&item_event, kind) {
+        let piece = match self.find_piece(&item_event, kind) {
             Some(piece) => piece,
             None => self.begin_item(&item_event, &item, deltas)?,
         };
@@ -366,7 +368,7 @@ impl Decoder {
             Kind::Text => {
                 if self.draft.is_empty_text(piece) {
                     for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
-                        self.refused |= text_member(part, "type") == "refusal";
+                        self.has_refused |= text_member(part, "type") == "refusal";
                         self.draft.append_text_at(piece, text_member(part, "text"), deltas);
                         self.draft.append_text_at(piece, text_member(part, "refusal"), deltas);
                     }
@@ -392,9 +394,9 @@ impl Decoder {
         }
     }
 
-    /// Reads the complete response, which is in the last event of a stream or is the whole body. Reads the items of
-    /// the response only if no item has arrived before.
-    fn response_done(&mut self, mut response: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    /// Reads the complete response: the last event of a stream, or the whole body. Reads its items only if no item has
+    /// arrived before.
+    fn finish_response(&mut self, mut response: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if let Some(error) =
             response.get("error").filter(|error| error.is_object()).and_then(|_| ErrorBody::read(&response))
         {
@@ -406,7 +408,7 @@ impl Decoder {
             for item in items {
                 self.stream_thinking(&item, deltas);
                 let event = Event::for_item(item);
-                self.item_done(&event, deltas)?;
+                self.finish_item(&event, deltas)?;
             }
         }
         let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
@@ -434,7 +436,7 @@ impl Decoder {
             usage.reasoning = output.and_then(|output| output.reasoning_tokens).unwrap_or_default();
             deltas.push_back(Delta::Usage(*usage));
         }
-        self.ended = true;
+        self.has_ended = true;
         Ok(())
     }
 

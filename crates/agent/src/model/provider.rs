@@ -54,14 +54,14 @@ impl Provider {
         PROVIDERS.iter().find(|provider| provider.name == name)
     }
 
-    /// Returns the provider that answers if the user names neither a model nor an address: the first one whose key is
-    /// set. A provider without a default model comes after all that have one, because the user has to name its model
-    /// (parsing its name alone as a [`Selector`] fails, and asks for one). `is_set` says whether an environment
+    /// Returns the provider to use if the user names neither a model nor an address: the first one whose key is set.
+    /// Providers with a default model come first. For any other, the user has to name the model: the name of the
+    /// provider alone is no [`Selector`], and the error asks for the model. `is_set` says whether an environment
     /// variable holds a key.
     #[must_use]
     pub fn first_with_key(is_set: impl Fn(&str) -> bool) -> Option<&'static Self> {
-        let with_key = || PROVIDERS.iter().filter(|provider| provider.key_variable.is_some_and(&is_set));
-        with_key().find(|provider| provider.default_model.is_some()).or_else(|| with_key().next())
+        let providers_with_key = || PROVIDERS.iter().filter(|provider| provider.key_variable.is_some_and(&is_set));
+        providers_with_key().find(|provider| provider.default_model.is_some()).or_else(|| providers_with_key().next())
     }
 
     /// Returns whether the provider runs on this machine.
@@ -78,20 +78,20 @@ pub const PROVIDERS: &[Provider] = &[
         .with_key("ANTHROPIC_API_KEY", Some("claude-sonnet-5-5")),
     provider("openai", Wire::OpenAiResponses, "https://api.openai.com/v1")
         .with_key("OPENAI_API_KEY", Some("gpt-6.1-sol"))
-        .with_dialect(Dialect { max_tokens: "max_completion_tokens", ..COMMON_DIALECT }),
+        .with_dialect(Dialect { max_tokens_name: "max_completion_tokens", ..COMMON_DIALECT }),
     provider("deepseek", Wire::OpenAiChat, "https://api.deepseek.com/v1")
         .with_key("DEEPSEEK_API_KEY", Some("deepseek-flash")),
     provider("gemini", Wire::Gemini, "https://generativelanguage.googleapis.com/v1beta")
         .with_key("GEMINI_API_KEY", Some("gemini-flash-latest")),
-    // It has no default model.
+    // It offers the models of many providers, so none is the default.
     provider("openrouter", Wire::OpenAiChat, "https://openrouter.ai/api/v1").with_key("OPENROUTER_API_KEY", None),
     provider("mistral", Wire::OpenAiChat, "https://api.mistral.ai/v1")
         .with_key("MISTRAL_API_KEY", Some("mistral-medium-latest"))
         // Refuses `reasoning_content` (422), and reports usage without being asked.
         .with_dialect(Dialect {
             echoes_reasoning: false,
-            stream_usage: false,
-            short_ids: true,
+            requests_usage: false,
+            needs_short_ids: true,
             user_after_results: false,
             ..COMMON_DIALECT
         }),
@@ -105,31 +105,31 @@ pub const PROVIDERS: &[Provider] = &[
     provider("lmstudio", Wire::OpenAiChat, "http://127.0.0.1:1234/v1"),
 ];
 
-/// The name of the provider at an address that the user gave. Its server is expected to have the chat wire, the API
-/// of OpenAI's Chat Completions.
+/// The name of a provider that Toolrack does not know: the user gives its address. Toolrack assumes that it has the
+/// chat wire, the API of OpenAI's Chat Completions.
 pub const CUSTOM: &str = "custom";
 
 /// The differences between servers of the chat wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
     /// The name of the member that bounds the tokens of an answer.
-    pub(super) max_tokens: &'static str,
+    pub(super) max_tokens_name: &'static str,
     /// Whether the server wants `reasoning_content` back beside calls.
     pub(super) echoes_reasoning: bool,
-    /// Whether usage at the end of a stream must be requested.
-    pub(super) stream_usage: bool,
+    /// Whether the server reports the usage of a stream only if the request asks for it.
+    pub(super) requests_usage: bool,
     /// Whether ids of calls must have nine letters and digits.
-    pub(super) short_ids: bool,
+    pub(super) needs_short_ids: bool,
     /// Whether a message of the user may follow the results of calls, without an answer of the model between them.
     pub(super) user_after_results: bool,
 }
 
 /// The most common dialect.
 const COMMON_DIALECT: Dialect = Dialect {
-    max_tokens: "max_tokens",
+    max_tokens_name: "max_tokens",
     echoes_reasoning: true,
-    stream_usage: true,
-    short_ids: false,
+    requests_usage: true,
+    needs_short_ids: false,
     user_after_results: true,
 };
 
@@ -208,15 +208,15 @@ impl Selector {
     /// Without a `base_url`, a custom provider has an empty address, which [`ModelSettings::connect`] refuses.
     #[must_use]
     pub fn settings(&self, base_url: Option<&str>, key: Option<Key>) -> ModelSettings {
-        let known = Provider::find(&self.provider);
-        let wire = match known.map_or(Wire::OpenAiChat, |known| known.wire) {
+        let provider = Provider::find(&self.provider);
+        let wire = match provider.map_or(Wire::OpenAiChat, |provider| provider.wire) {
             Wire::OpenAiResponses if base_url.is_some() => Wire::OpenAiChat,
             wire => wire,
         };
-        let url = base_url.or(known.map(|known| known.base_url)).unwrap_or_default();
+        let url = base_url.or(provider.map(|provider| provider.base_url)).unwrap_or_default();
         let mut settings = ModelSettings::new(&self.provider, &self.model, wire, url);
         settings.key = key;
-        settings.key_variable = known.and_then(|known| known.key_variable).map(ToOwned::to_owned);
+        settings.key_variable = provider.and_then(|provider| provider.key_variable).map(ToOwned::to_owned);
         if let Some(model) = KnownModel::find(&self.provider, &self.model) {
             settings.context_tokens = Some(model.context_tokens);
             // The prices are valid only for the provider's own servers.

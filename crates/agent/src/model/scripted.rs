@@ -58,7 +58,7 @@ enum Step {
     Reply(String, Box<Reply>),
     /// An error, perhaps after a part of an answer.
     Fail(Option<Box<Reply>>, ModelErrorKind),
-    /// Nothing, for ever.
+    /// No answer, ever.
     Hang,
 }
 
@@ -119,8 +119,8 @@ impl Scripted {
     /// # Errors
     /// [`BadScript`] if the text is not such a list.
     pub fn from_json(script: &str) -> Result<Self, BadScript> {
-        let written: Vec<WrittenAnswer> = serde_json::from_str(script).map_err(|source| BadScript { source })?;
-        Ok(written.into_iter().fold(Self::new(), |model, answer| {
+        let answers: Vec<WrittenAnswer> = serde_json::from_str(script).map_err(|source| BadScript { source })?;
+        Ok(answers.into_iter().fold(Self::new(), |model, answer| {
             let calls =
                 answer.tool_calls.into_iter().map(|call| ToolCallData::new("", call.name, call.input)).collect();
             let mut reply = Reply::new(Message::new(Role::Assistant, answer.text).with_tool_calls(calls));
@@ -141,8 +141,8 @@ impl Scripted {
         self.reply(Reply::new(Message::new(Role::Assistant, text)))
     }
 
-    /// Appends an answer that calls the tool `name` with the arguments `input`. If `input` is no object, the call is
-    /// one with unusable arguments, as models sometimes write.
+    /// Appends an answer that calls the tool `name` with the arguments `input`. If `input` is not an object, the call
+    /// has unusable arguments, as models sometimes write them.
     #[must_use]
     pub fn call_tool(self, name: impl Into<String>, input: Value) -> Self {
         // `ToolCallData::new` takes only an object. `from_text` takes any JSON, as from a model.
@@ -211,8 +211,9 @@ impl Scripted {
             }
             state.script.pop_front()
         };
-        let exhausted = || self.error(ModelErrorKind::Settings { why: "the script has no further answer".into() });
-        let mut step = step.ok_or_else(exhausted)?;
+        let exhausted_error =
+            || self.error(ModelErrorKind::Settings { why: "the script has no further answer".into() });
+        let mut step = step.ok_or_else(exhausted_error)?;
         if let Step::Reply(_, reply) = &mut step {
             let calls = reply.message.tool_calls.iter_mut().flatten();
             for (number, call) in calls.enumerate().filter(|(_, call)| call.id.is_empty()) {
@@ -238,6 +239,7 @@ fn deltas(reply: &Reply) -> Vec<Delta> {
     words.chain(calls).collect()
 }
 
+/// Splits a text into words, each with the space after it.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split_inclusive(' ').map(str::to_owned)
 }

@@ -28,15 +28,15 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The bounds of a request. An error names the bound that was reached, by its name in backticks below.
+/// The bounds of a request. An error about a bound calls it by the name in backticks below.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Bounds {
     /// `connect_timeout`: the longest time to connect. Default 10 s.
     pub connect: Duration,
-    /// `first_token_timeout`: the longest silence before the first word of a streamed answer. Default 120 s, because local
-    /// servers first load their model and read the whole prompt; 300 s with an API that sends nothing while a model
-    /// thinks (see [`Bounds::for_wire`]).
+    /// `first_token_timeout`: the longest silence before the first word of a streamed answer. Default 120 s, because
+    /// local servers first load their model and read the whole prompt; 300 s with an API that sends nothing while a
+    /// model thinks (see [`Bounds::for_wire`]).
     pub first_token: Duration,
     /// `silence_timeout`: the longest silence after the first word. Default 30 s; 300 s with an API that sends nothing
     /// while a model thinks.
@@ -49,7 +49,7 @@ pub struct Bounds {
     pub retries: u32,
     /// The wait before the second try. Each further wait is twice as long. Default 500 ms.
     pub first_pause: Duration,
-    /// If a provider asks to wait longer than this, there is no retry. Default 60 s.
+    /// The longest wait before a try. If a provider asks to wait longer, the request fails instead. Default 60 s.
     pub longest_pause: Duration,
 }
 
@@ -78,8 +78,8 @@ impl Bounds {
         match wire {
             Wire::Anthropic | Wire::OpenAiChat => defaults,
             Wire::OpenAiResponses | Wire::Gemini => {
-                let thinking = Duration::from_secs(300);
-                Self { first_token: thinking, silence: thinking, ..defaults }
+                let thinking_time = Duration::from_secs(300);
+                Self { first_token: thinking_time, silence: thinking_time, ..defaults }
             }
         }
     }

@@ -21,11 +21,11 @@ use super::{
 const ERROR_BODY_BYTES: usize = 64 * 1024;
 /// The longest time to read an error's body.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
-/// What [`ModelErrorKind::TimedOut`] says has taken too long, as long as no part of the answer has arrived.
+/// The name, in [`ModelErrorKind::TimedOut`], of the event that is late while no part of the answer has arrived.
 const BEGINNING: &str = "the beginning of the answer";
-/// The longest wait between two tries, unless the server asks for a longer one.
+/// The longest wait between two tries, unless the provider asks for a longer one.
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
-/// A longer bound counts as this one: the sum of a moment and a very long time would overflow.
+/// The maximum of each time bound. A much longer time, added to the present moment, would overflow.
 const LONGEST_BOUND: Duration = Duration::from_hours(100 * 365 * 24);
 /// The longest time to read the rest of a body after the answer in it has ended.
 const DRAIN_TIME: Duration = Duration::from_millis(50);
@@ -63,7 +63,7 @@ pub(super) fn client(connect_timeout: Duration, base: &Url) -> Result<Client, St
         .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(30))
-        // Compressed, a stream would arrive in bursts.
+        // A compressed stream would arrive in bursts.
         .no_gzip()
         .build()
         .map_err(|error| format!("no HTTP client: {error}"))
@@ -94,8 +94,8 @@ impl From<ModelErrorKind> for FailedAttempt {
 }
 
 impl FailedAttempt {
-    /// Marks the failure as one before the first piece of the answer. If the provider reports in a stream that it is
-    /// overloaded, as it otherwise does with a status, the same request may then succeed later.
+    /// Marks the failure as one before the first piece of the answer. The request may then be retried if the provider
+    /// reported in the stream that it is overloaded.
     pub(super) fn before_the_answer(self) -> Self {
         Self { may_retry: self.may_retry || failure::is_overload(&self.kind), ..self }
     }
@@ -162,12 +162,12 @@ impl Attempts {
     }
 
     /// Returns how long to wait before the next try; `None` if there must be none.
-    pub(super) fn pause_after(&self, failed: &FailedAttempt) -> Option<Duration> {
+    pub(super) fn pause_after(&self, failed_attempt: &FailedAttempt) -> Option<Duration> {
         let bounds = &self.transport.bounds;
-        if !failed.may_retry || self.count > bounds.retries {
+        if !failed_attempt.may_retry || self.count > bounds.retries {
             return None;
         }
-        let requested_pause = match &failed.kind {
+        let requested_pause = match &failed_attempt.kind {
             ModelErrorKind::RateLimited { retry_after, .. } | ModelErrorKind::Unavailable { retry_after, .. } => {
                 *retry_after
             }
@@ -187,9 +187,9 @@ impl Attempts {
         loop {
             match self.send().await {
                 Ok(response) => return Ok(response),
-                Err(failed) => match self.pause_after(&failed) {
+                Err(failed_attempt) => match self.pause_after(&failed_attempt) {
                     Some(pause) => self.pause_before_next = Some(pause),
-                    None => return Err(failed),
+                    None => return Err(failed_attempt),
                 },
             }
         }
@@ -198,14 +198,14 @@ impl Attempts {
     /// Converts an error of the HTTP client. The URL is left out, because it may hold a secret.
     fn unreachable_error(&self, error: reqwest::Error) -> FailedAttempt {
         let error = error.without_url();
-        // Without `is_connect`, this would also be a time-out that the system reports for a connection that was open.
+        // `is_timeout` alone would also match a time-out that the system reports for an open connection.
         let why = match error.is_connect() && error.is_timeout() {
             true => format!("no connection within {} s (connect_timeout)", self.transport.bounds.connect.as_secs_f64()),
             false => failure::innermost_cause(&error),
         };
         let origin = failure::safe_line(&self.url.origin().ascii_serialization());
-        // No byte of an answer has arrived, and after a time-out of the connection none of the request was sent either.
-        // Unlike a call of a tool, a request to a model may be repeated.
+        // No byte of an answer has arrived. Unlike a call of a tool, a request to a model changes nothing, so it may be
+        // repeated even if the provider has received it.
         let may_retry = !error.is_builder();
         let kind = ModelErrorKind::Unreachable { origin, why };
         FailedAttempt { kind, may_retry }
@@ -215,7 +215,7 @@ impl Attempts {
     async fn read_error_response(&self, mut response: Response) -> FailedAttempt {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = Vec::new();
-        let read = async {
+        let read_body = async {
             while let Ok(Some(chunk)) = response.chunk().await {
                 body.extend_from_slice(&chunk[..chunk.len().min(ERROR_BODY_BYTES - body.len())]);
                 if body.len() >= ERROR_BODY_BYTES {
@@ -224,7 +224,7 @@ impl Attempts {
             }
         };
         // The part that arrived in time is enough to classify the error.
-        let _ = timeout(ERROR_BODY_TIME, read).await;
+        let _ = timeout(ERROR_BODY_TIME, read_body).await;
         let response = ErrorResponse {
             status: Some(status),
             headers: &headers,
@@ -317,15 +317,16 @@ impl Body {
 
     /// Reads the rest of the body after the answer, for at most [`DRAIN_TIME`], so that the connection can be reused.
     pub(super) async fn drain(&mut self) {
-        let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
-        let _ = timeout(DRAIN_TIME, rest).await;
+        let read_rest = async { while let Ok(Some(_)) = self.chunk().await {} };
+        let _ = timeout(DRAIN_TIME, read_rest).await;
     }
 
     /// Returns the whole body.
     pub(super) fn read_all(mut self) -> BoxFuture<'static, Result<Vec<u8>, ModelErrorKind>> {
         Box::pin(async move {
-            // A server may also answer the request for a stream without one, and then sends no body until the answer is
-            // complete. `has_begun` stays `false` here, so `first_token` would limit this wait; only `total` should.
+            // A server that does not stream sends no body until the answer is complete, even if the request asks for a
+            // stream. Only `total` should limit this wait. `has_begun` stays `false`, so `first_token` would limit it,
+            // too.
             self.first_token = self.total;
             let mut bytes = Vec::new();
             while let Some(chunk) = self.chunk().await? {

@@ -14,7 +14,8 @@ use crate::message::ToolCallData;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Repeats {
-    /// Counts by hash. Two calls with the same hash count as one, which has a chance of 1 in 2^64.
+    /// The counts, by the hash of the call. Two different calls have the same hash with a chance of 1 in 2^64, and then
+    /// count as one.
     counts: BTreeMap<u64, u32>,
 }
 

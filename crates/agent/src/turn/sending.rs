@@ -1,4 +1,5 @@
-//! Decides whether a call is sent or abandoned, when one task is about to send it and another task ends the turn.
+//! Decides whether a call is sent or abandoned: one task may be about to send the call while another task ends the
+//! turn.
 
 use std::sync::{
     Arc,
@@ -13,9 +14,9 @@ const WAITING: u8 = 1;
 const SENT: u8 = 2;
 const ABANDONED: u8 = 3;
 
-/// Records whether a call was sent to its server. The task that makes the call and the task that abandons the call both
-/// report here, and the first report wins. A call that is not [watched](Self::watch) counts as one that may have been
-/// sent. A clone is independent of the original.
+/// Records whether a call was sent to its server. The task that makes the call and the task that abandons it both
+/// report here, and the first report wins. A call that is not [watched](Self::watch) may have been sent. A clone does
+/// not share later reports with the original.
 #[derive(Debug, Default)]
 pub struct SendState(Arc<AtomicU8>);
 
@@ -23,7 +24,7 @@ impl SendState {
     /// Returns a handle for the task that makes the call. The task reports with [`Self::begin`] that it sends the call.
     #[must_use]
     pub fn watch(&self) -> Self {
-        // Fails for a call that is watched already, whose state then stays as it is.
+        // For a call that is watched already, this fails, and its state stays as it is.
         let _ = self.0.compare_exchange(UNKNOWN, WAITING, Ordering::AcqRel, Ordering::Acquire);
         Self(Arc::clone(&self.0))
     }
@@ -32,15 +33,15 @@ impl SendState {
     /// before or is not [watched](Self::watch).
     #[must_use]
     pub fn begin(&self) -> bool {
-        // `Err` holds the state that was found. A call that was sent may be sent again.
-        let found = self.0.compare_exchange(WAITING, SENT, Ordering::AcqRel, Ordering::Acquire);
-        found.is_ok() || found == Err(SENT)
+        // `Err` holds the state that prevented the change. A call that was sent may be sent again.
+        let change = self.0.compare_exchange(WAITING, SENT, Ordering::AcqRel, Ordering::Acquire);
+        change.is_ok() || change == Err(SENT)
     }
 
     /// Abandons the call. Returns whether the call may already have been sent.
     pub(crate) fn abandon(&self) -> bool {
-        let found = self.0.compare_exchange(WAITING, ABANDONED, Ordering::AcqRel, Ordering::Acquire);
-        !matches!(found, Ok(_) | Err(ABANDONED))
+        let change = self.0.compare_exchange(WAITING, ABANDONED, Ordering::AcqRel, Ordering::Acquire);
+        !matches!(change, Ok(_) | Err(ABANDONED))
     }
 
     fn state(&self) -> u8 {

@@ -1,4 +1,5 @@
-//! Finds the files in which other programs, such as Claude Code, list their servers. Toolrack adds itself to such a file.
+//! Finds the files in which other programs, such as Claude Code, list their servers. Toolrack adds itself to such a
+//! file.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ impl ClientFile {
     /// Returns the place where `client` lists the servers that the user of this `environment` has in every folder.
     ///
     /// # Errors
-    /// When the home folder is not known.
+    /// [`ConnectError::NoHome`] if the home folder is not known.
     pub fn of_user(client: Client, environment: &Environment, cwd: &Path) -> Result<Self, ConnectError> {
         let file = file_of_user(client, environment).ok_or(ConnectError::NoHome(client))?;
         Ok(Self { client, path: cwd.join(file), servers_location: servers_location_of(client) })
@@ -33,11 +34,12 @@ impl ClientFile {
 
     /// Returns the place where `client` lists the servers of the project of `cwd`.
     ///
-    /// For Claude Code, this is the user's private list for the project. Its file for all users of a project,
-    /// `.mcp.json`, is also read by Toolrack, which would then become its own server.
+    /// For Claude Code, this is the user's private list for the project, and not its file for all users of the project,
+    /// `.mcp.json`. Toolrack reads that file, too, and would become its own server.
     ///
     /// # Errors
-    /// When `client` has no such place.
+    /// [`ConnectError::NoProject`] if `client` has no such place, and [`ConnectError::NoHome`] if that place is in the
+    /// home folder, which is not known.
     pub fn of_project(client: Client, environment: &Environment, cwd: &Path) -> Result<Self, ConnectError> {
         let root = project_root(cwd);
         if client == Client::ClaudeCode {
@@ -46,9 +48,9 @@ impl ClientFile {
             return Ok(Self { servers_location: ServersLocation::Under(keys.to_vec()), ..user_file });
         }
         let names: Vec<PathBuf> = files_of_the_project(client).iter().map(PathBuf::from).collect();
-        let names: Vec<PathBuf> = names.into_iter().filter(|name| holds_servers(client, name)).collect();
-        let existing = names.iter().find(|name| root.join(name).symlink_metadata().is_ok());
-        let name = existing.or_else(|| default_file_of(client, &names)).ok_or(ConnectError::NoProject(client))?;
+        let names: Vec<PathBuf> = names.into_iter().filter(|name| accepts_servers(client, name)).collect();
+        let existing_name = names.iter().find(|name| root.join(name).symlink_metadata().is_ok());
+        let name = existing_name.or_else(|| default_file_of(client, &names)).ok_or(ConnectError::NoProject(client))?;
         Ok(Self { client, path: root.join(name), servers_location: servers_location_of(client) })
     }
 }
@@ -89,7 +91,7 @@ fn servers_location_of(client: Client) -> ServersLocation {
 fn file_of_user(client: Client, environment: &Environment) -> Option<PathBuf> {
     let mut files = files_of_the_user(client, environment);
     // New servers go into VS Code's default profile. The files of the other profiles are only read.
-    files.retain(|file| holds_servers(client, file) && !file.components().any(|part| part.as_os_str() == "profiles"));
+    files.retain(|file| accepts_servers(client, file) && !file.components().any(|part| part.as_os_str() == "profiles"));
     if let Some(existing) = files.iter().find(|file| file.symlink_metadata().is_ok()) {
         return Some(existing.clone());
     }
@@ -98,13 +100,13 @@ fn file_of_user(client: Client, environment: &Environment) -> Option<PathBuf> {
     default_file_of(client, &files_in_existing_folders).or_else(|| default_file_of(client, &files)).cloned()
 }
 
-/// Returns whether servers may be added to a file of this name; some names are only read for historical reasons.
-fn holds_servers(client: Client, file: &Path) -> bool {
+/// Returns whether servers may be added to `file`. VS Code also reads servers from its older `settings.json`.
+fn accepts_servers(client: Client, file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     client != Client::VsCode || name == "mcp.json"
 }
 
-/// Returns the file that the program creates itself, as its documentation says; `None` if `files` is empty.
+/// Returns the one of `files` that the program itself would create; `None` if `files` is empty.
 fn default_file_of(client: Client, files: &[PathBuf]) -> Option<&PathBuf> {
     let is_macos_path = |file: &&PathBuf| file.components().any(|part| part.as_os_str() == "Library");
     match client {

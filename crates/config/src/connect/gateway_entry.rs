@@ -8,8 +8,8 @@ use serde_json::{Map, Value as Json, json};
 use super::ConnectError;
 use crate::import::Client;
 
-/// The variable with the daemon's token, for a program that connects to the daemon over HTTP. The token itself is
-/// written into no file.
+/// The environment variable with the daemon's token, for a program that connects to the daemon over HTTP. The entry
+/// names only this variable, so that no file contains the token.
 pub const TOKEN_VARIABLE: &str = "TOOLRACK_TOKEN";
 
 /// The way in which a program reaches Toolrack.
@@ -29,7 +29,7 @@ pub enum Reach {
     },
 }
 
-/// The fields for the transport of a server, in the formats of all programs.
+/// The fields that say how a server is reached, in the formats of all programs. A new connection replaces them all.
 const TRANSPORT_FIELDS: &[&str] = &[
     "type",
     "transport",
@@ -71,7 +71,7 @@ fn stdio_entry(client: Client, command: &str, args: &[String]) -> Json {
 }
 
 fn http_entry(client: Client, url: &str) -> Result<Json, ConnectError> {
-    let headers = |variable: &str| json!({ "Authorization": format!("Bearer {variable}") });
+    let headers = |placeholder: &str| json!({ "Authorization": format!("Bearer {placeholder}") });
     let unsupported = |why| Err(ConnectError::NoHttp { client, why });
     match client {
         Client::ClaudeCode => Ok(json!({ "type": "http", "url": url, "headers": headers(&token_placeholder("")) })),
@@ -94,7 +94,8 @@ fn token_placeholder(prefix: &str) -> String {
     format!("${{{prefix}{TOKEN_VARIABLE}}}")
 }
 
-/// Returns `new_entry` with the user's additions to the entry `existing`.
+/// Returns `new_entry` with the fields that only the entry `existing` has. Fields of the transport are left out,
+/// because the new entry may use another transport.
 pub(super) fn merged(existing: &Map<String, Json>, new_entry: Json) -> Json {
     let Json::Object(mut new_entry) = new_entry else { return new_entry };
     for (field, value) in existing.iter().filter(|(field, _)| !TRANSPORT_FIELDS.contains(&field.as_str())) {

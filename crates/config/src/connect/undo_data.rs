@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{ClientFile, ConnectError};
 use crate::edit::other_programs::{Plan, ServersLocation, write_for_owner_only};
 
-/// A change of a file. The hashes are of whole texts, including the byte order mark; unchanged text is not stored.
+/// A change of a file, with the text that it replaced. A hash is of the whole text, including the byte order mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct UndoData {
     /// The hash of the text before the change; `None` if there was no file.
@@ -32,8 +32,8 @@ pub(super) struct UndoData {
 /// The whole text of a file; `None` if there was no file.
 type FileContent = Option<String>;
 
-/// Returns the file in which the data is stored that undoes the entry `name` of `client_file`, which is the file at
-/// `path` once links are followed.
+/// Returns the file that stores the undo data of the entry `name` of `client_file`. `path` is the path of that file
+/// with links followed.
 pub(super) fn file_for(folder: &Path, client_file: &ClientFile, path: &Path, name: &str) -> PathBuf {
     // One file can have entries of one name in several lists: Claude Code's has a list for the user, and one for each
     // project.
@@ -51,13 +51,13 @@ pub(super) fn file_for(folder: &Path, client_file: &ClientFile, path: &Path, nam
 
 /// Removes the undo data in `file`.
 pub(super) fn forget(file: &Path) {
-    // Undo data that stays matches no file, and so changes none.
+    // If this fails, the old undo data does no harm: its hash matches no later text of the file.
     let _ = fs::remove_file(file);
 }
 
 impl UndoData {
     /// Creates the data that undoes `plan`; `None` if `plan` removes the file.
-    pub(super) fn of(plan: &Plan, folders: Vec<PathBuf>) -> Option<Self> {
+    pub(super) fn for_plan(plan: &Plan, folders: Vec<PathBuf>) -> Option<Self> {
         Some(Self::between(plan.before.as_deref(), plan.after.as_deref()?, folders))
     }
 
@@ -65,27 +65,27 @@ impl UndoData {
     /// beginning and the common end of both texts.
     fn between(before: Option<&str>, after: &str, folders: Vec<PathBuf>) -> Self {
         let old = before.unwrap_or_default();
-        let equal_start = old.bytes().zip(after.bytes()).take_while(|(old, new)| old == new).count();
-        let head = old.floor_char_boundary(equal_start).min(after.floor_char_boundary(equal_start));
+        let common_start = old.bytes().zip(after.bytes()).take_while(|(old, new)| old == new).count();
+        let change_start = old.floor_char_boundary(common_start).min(after.floor_char_boundary(common_start));
         // The common end must not overlap the common beginning.
-        let rest = old.len().min(after.len()) - head;
-        let from_end = old.bytes().rev().zip(after.bytes().rev());
-        let equal_end = from_end.take(rest).take_while(|(old, new)| old == new).count();
+        let max_common_end = old.len().min(after.len()) - change_start;
+        let pairs_from_end = old.bytes().rev().zip(after.bytes().rev());
+        let common_end = pairs_from_end.take(max_common_end).take_while(|(old, new)| old == new).count();
         let (old_end, new_end) =
-            (old.ceil_char_boundary(old.len() - equal_end), after.ceil_char_boundary(after.len() - equal_end));
+            (old.ceil_char_boundary(old.len() - common_end), after.ceil_char_boundary(after.len() - common_end));
         // Both texts end in the same way, so a boundary in one is a boundary in the other.
-        let tail = (old.len() - old_end).min(after.len() - new_end);
+        let unchanged_end = (old.len() - old_end).min(after.len() - new_end);
         Self {
             before: before.map(hash),
             after: hash(after),
-            from: head,
-            to: after.len() - tail,
-            replaced: old[head..old.len() - tail].to_owned(),
+            from: change_start,
+            to: after.len() - unchanged_end,
+            replaced: old[change_start..old.len() - unchanged_end].to_owned(),
             folders,
         }
     }
 
-    /// Returns the data with which one undo reverts both this change and the later one of `plan`.
+    /// Returns the data with which one undo reverts this change together with `plan`, a later change of the same file.
     pub(super) fn followed_by(self, plan: &Plan) -> Option<Self> {
         let original = self.original_content(plan.before.as_deref()?)?;
         Some(Self::between(original.as_deref(), plan.after.as_deref()?, self.folders))
@@ -96,7 +96,8 @@ impl UndoData {
         self.after == hash(current_text)
     }
 
-    /// Returns the earlier content of a file that now contains `current_text`; `None` if the file has changed since.
+    /// Returns the content that the file had before the change. `None` if its current content, `current_text`, is not
+    /// what the change wrote.
     pub(super) fn original_content(&self, current_text: &str) -> Option<FileContent> {
         if !self.matches(current_text) {
             return None;

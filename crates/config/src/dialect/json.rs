@@ -19,7 +19,7 @@ use crate::{
 pub(crate) const CONTAINERS: &[&[&str]] =
     &[&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp.servers"], OPENCODE];
 
-/// The key of the servers in opencode's files.
+/// The key of the servers in opencode's files. In files of its version 2, they are one level deeper: `mcp.servers`.
 const OPENCODE: &[&str] = &["mcp"];
 
 /// The maximum number of servers that a message names.
@@ -42,19 +42,19 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// Where a file has the object of its servers.
+/// The object in which a file lists its servers.
 #[derive(Debug)]
 pub(crate) enum Container<'a> {
     /// The object under a key.
     Under(&'a Node),
     /// The outermost object.
     Root(&'a Node),
-    /// There is none yet.
+    /// The file has no such object yet.
     Missing,
 }
 
-/// Returns the servers of a JSON file, and warnings about parts of the file that are ignored. An error if the file
-/// cannot be parsed, or if the place of its servers has no object.
+/// Returns the servers of a JSON file, and warnings about ignored parts of the file. Returns an error if the file
+/// cannot be parsed, or if the place of its servers has a value that is not an object.
 pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     let mut servers = Servers::default();
     let Some(root) = parse(document)? else {
@@ -67,7 +67,7 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
             let members = node.members().unwrap_or_default();
             servers.entries = members.iter().filter(|member| member.name != "$schema").cloned().collect();
             if is_gemini(document) {
-                servers.entries.iter_mut().for_each(|raw| set_sse_type(&mut raw.node));
+                servers.entries.iter_mut().for_each(|entry| set_sse_type(&mut entry.node));
             }
         }
         Container::Missing => servers.problems.extend(no_servers_warning(document, &root)),
@@ -94,14 +94,14 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
         return Err(not_an_object(document, root, "the file"));
     };
     for &path in CONTAINERS {
-        let found = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node));
-        let is_meant = |node: &&Node| match path {
+        let node_at_path = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node));
+        let is_servers_object = |node: &&Node| match path {
             OPENCODE => is_opencode(document, root),
             // A server of opencode can be called `servers`.
             ["mcp", _] => node.text("type").is_none(),
             _ => true,
         };
-        if let Some(node) = found.filter(is_meant) {
+        if let Some(node) = node_at_path.filter(is_servers_object) {
             if node.members().is_none() {
                 return Err(not_an_object(document, node, &format!("`{}`", path.join("."))));
             }
@@ -114,8 +114,9 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
     Ok(Container::Missing)
 }
 
-/// Returns warnings about ignored servers: those under another key, or under the same key a second time.
-fn ignored_servers(document: &Document, root: &Node, used: &Node) -> Vec<Problem> {
+/// Returns warnings about the servers outside of `used_container`: those under another key, or under the same key a
+/// second time.
+fn ignored_servers(document: &Document, root: &Node, used_container: &Node) -> Vec<Problem> {
     let mut ignored = Vec::new();
     let mut used_path = None;
     for &path in CONTAINERS {
@@ -123,57 +124,57 @@ fn ignored_servers(document: &Document, root: &Node, used: &Node) -> Vec<Problem
             continue;
         }
         for node in all_at(root, path) {
-            if std::ptr::eq(node, used) {
+            if std::ptr::eq(node, used_container) {
                 used_path = Some(path);
                 continue;
             }
-            // `mcp` may be the object around the used servers, or one of them may be called `servers`.
+            // `mcp` may be the object around the used servers, or one of the used servers may be called `servers`.
             let contains =
-                |outer: &Node, inner: &Node| outer.at.start <= inner.at.start && inner.at.end <= outer.at.end;
+                |outer: &Node, inner: &Node| outer.span.start <= inner.span.start && inner.span.end <= outer.span.end;
             let names = names_of_servers(node);
-            if names.is_empty() || contains(node, used) || contains(used, node) {
+            if names.is_empty() || contains(node, used_container) || contains(used_container, node) {
                 continue;
             }
             ignored.push((path, node, names));
         }
     }
-    let problem = |(path, node, names): (&[&str], &Node, String)| {
+    let problem_for = |(path, node, names): (&[&str], &Node, String)| {
         let key = path.join(".");
         let problem = match used_path {
-            Some(used) if used == path => {
+            Some(used_path) if used_path == path => {
                 Problem::error(format!("`{key}` is given twice, and this one is not used: {names}"))
             }
-            Some(used) => Problem::warning(format!(
+            Some(used_path) => Problem::warning(format!(
                 "servers are in `{}` already, and those in `{key}` are not used: {names}",
-                used.join(".")
+                used_path.join(".")
             )),
             None => Problem::warning(format!("the servers in `{key}` are not used: {names}")),
         };
-        document.locate(problem.hint("move them to the others"), node.at.clone())
+        document.locate(problem.hint("move them to the others"), node.span.clone())
     };
-    ignored.into_iter().map(problem).collect()
+    ignored.into_iter().map(problem_for).collect()
 }
 
 /// Returns all values at `path`: several if a name is repeated.
 fn all_at<'a>(root: &'a Node, path: &[&str]) -> Vec<&'a Node> {
-    let mut found = vec![root];
+    let mut nodes = vec![root];
     for key in path {
-        let members = found.into_iter().flat_map(|node| node.members().unwrap_or_default());
-        found = members.filter(|member| member.name == *key).map(|member| &member.node).collect();
+        let members = nodes.into_iter().flat_map(|node| node.members().unwrap_or_default());
+        nodes = members.filter(|member| member.name == *key).map(|member| &member.node).collect();
     }
-    found
+    nodes
 }
 
 /// Returns the first few names of the members of `container` that look like servers, and the number of the others.
 fn names_of_servers(container: &Node) -> String {
     let members = container.members().unwrap_or_default().iter();
     let mut names = members.filter(|member| looks_like_server(&member.node)).map(|member| format!("`{}`", member.name));
-    let mut shown: Vec<String> = names.by_ref().take(MAX_NAMED).collect();
+    let mut listed: Vec<String> = names.by_ref().take(MAX_NAMED).collect();
     match names.count() {
         0 => {}
-        more => shown.push(format!("{more} more")),
+        unlisted => listed.push(format!("{unlisted} more")),
     }
-    shown.join(", ")
+    listed.join(", ")
 }
 
 /// Returns whether the file is opencode's, which has its own names for the fields of an entry.
@@ -199,12 +200,12 @@ fn set_sse_type(entry: &mut Node) {
     if !has("url") || has("type") || has("httpUrl") {
         return;
     }
-    let at = entry.at.clone();
+    let span = entry.span.clone();
     if let Value::Map(members) = &mut entry.value {
-        let node = Node { at: at.clone(), value: Value::Text("sse".to_owned()) };
+        let node = Node { span: span.clone(), value: Value::Text("sse".to_owned()) };
         match members.iter_mut().rfind(|member| member.name == "type") {
-            Some(null) => null.node = node,
-            None => members.push(Member { name: "type".to_owned(), name_at: at, node }),
+            Some(null_member) => null_member.node = node,
+            None => members.push(Member { name: "type".to_owned(), name_span: span, node }),
         }
     }
 }
@@ -212,25 +213,27 @@ fn set_sse_type(entry: &mut Node) {
 /// Returns whether an entry in `container` has one of the types that only opencode has.
 fn has_opencode_types(container: &Node) -> bool {
     let entries = container.members().unwrap_or_default().iter();
-    entries.filter_map(|entry| entry.node.text("type")).any(|word| matches!(word, "local" | "remote"))
+    entries.filter_map(|entry| entry.node.text("type")).any(|kind| matches!(kind, "local" | "remote"))
 }
 
-/// Returns a warning about a file without servers; `None` if the file has nothing else either.
+/// Returns a warning about a file without servers; `None` if the file is empty apart from [`HARMLESS_KEYS`].
 fn no_servers_warning(document: &Document, root: &Node) -> Option<Problem> {
     let member = root.members()?.iter().find(|member| !HARMLESS_KEYS.contains(&&*member.name))?;
     let problem = Problem::warning("no servers are configured here: there is no `mcpServers`");
-    let near = root.members()?.iter().find(|member| {
+    let similar_member = root.members()?.iter().find(|member| {
         intended_name(&member.name, ["mcpServers", "servers"]).is_some() || member.name == "mcp_servers"
     });
-    Some(match near {
-        Some(near) => document
-            .locate(problem.hint(format!("`{}` should probably be `mcpServers`", near.name)), near.name_at.clone()),
-        None => document.locate(problem, member.name_at.clone()),
+    Some(match similar_member {
+        Some(similar) => document.locate(
+            problem.hint(format!("`{}` should probably be `mcpServers`", similar.name)),
+            similar.name_span.clone(),
+        ),
+        None => document.locate(problem, member.name_span.clone()),
     })
 }
 
 fn convert(document: &Document, value: ast::Value<'_>) -> Result<Node, Box<Problem>> {
-    let at = span(&value);
+    let span = span_of(&value);
     let value = match value {
         ast::Value::NullKeyword(_) => Value::Null,
         ast::Value::BooleanLit(literal) => Value::Bool(literal.value),
@@ -238,7 +241,7 @@ fn convert(document: &Document, value: ast::Value<'_>) -> Result<Node, Box<Probl
         ast::Value::NumberLit(literal) => {
             let number = Number::from_str(literal.value).map_err(|_| {
                 let problem = Problem::error("this number is out of range");
-                Box::new(document.locate(problem, at.clone()))
+                Box::new(document.locate(problem, span.clone()))
             })?;
             Value::Number(number)
         }
@@ -253,12 +256,12 @@ fn convert(document: &Document, value: ast::Value<'_>) -> Result<Node, Box<Probl
                 .collect::<Result<_, _>>()?,
         ),
     };
-    Ok(Node { at, value })
+    Ok(Node { span, value })
 }
 
 fn convert_member(document: &Document, property: ast::ObjectProp<'_>) -> Result<Member, Box<Problem>> {
     Ok(Member {
-        name_at: span(&property.name),
+        name_span: span_of(&property.name),
         name: property.name.into_string(),
         node: convert(document, property.value)?,
     })
@@ -267,32 +270,32 @@ fn convert_member(document: &Document, property: ast::ObjectProp<'_>) -> Result<
 /// Refuses raw control characters in strings, which the parser accepts (RFC 8259, section 7). A line break in a string
 /// usually means a forgotten quote, and the parser would only fail at the text that follows.
 fn check_texts(document: &Document) -> Result<(), Box<Problem>> {
-    let Some(at) = control_in_text(&document.text) else {
+    let Some(offset) = control_character_offset(&document.text) else {
         return Ok(());
     };
-    let problem = match document.text.as_bytes()[at] {
+    let problem = match document.text.as_bytes()[offset] {
         b'\n' | b'\r' => {
             Problem::error("this is not JSON: the line ends inside a text").hint("is a closing `\"` missing?")
         }
         _ => Problem::error("this is not JSON: a control character inside a text")
             .hint("write it as an escape, such as `\\t` for a tab"),
     };
-    Err(Box::new(document.locate(problem, at..at + 1)))
+    Err(Box::new(document.locate(problem, offset..offset + 1)))
 }
 
-/// Returns the first control character between double quotes, outside of comments.
-fn control_in_text(text: &str) -> Option<usize> {
+/// Returns the offset of the first control character between double quotes, outside of comments.
+fn control_character_offset(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
-    let (mut at, mut in_text) = (0, false);
-    while let Some(&byte) = bytes.get(at) {
-        at += match (byte, in_text) {
-            (0..b' ', true) => return Some(at),
-            (b'\\', true) if bytes.get(at + 1).is_some_and(|next| *next >= b' ') => 2,
+    let (mut offset, mut in_text) = (0, false);
+    while let Some(&byte) = bytes.get(offset) {
+        offset += match (byte, in_text) {
+            (0..b' ', true) => return Some(offset),
+            (b'\\', true) if bytes.get(offset + 1).is_some_and(|next| *next >= b' ') => 2,
             (b'"', _) => {
                 in_text = !in_text;
                 1
             }
-            (b'/', false) => comment_length(&text[at..]).unwrap_or(1),
+            (b'/', false) => comment_length(&text[offset..]).unwrap_or(1),
             _ => 1,
         };
     }
@@ -309,7 +312,7 @@ pub(crate) fn comment_length(text: &str) -> Option<usize> {
     }
 }
 
-fn span(node: &impl Ranged) -> Range<usize> {
+fn span_of(node: &impl Ranged) -> Range<usize> {
     let range = node.range();
     range.start..range.end
 }

@@ -16,10 +16,10 @@ use crate::{
 pub(crate) fn parse(document: &Document) -> Result<Node, Box<Problem>> {
     let parsed = Toml::parse(&*document.text).map_err(|error| {
         let message = error.message().replace('\n', ", ");
-        let at = error.span().unwrap_or_default();
+        let span = error.span().unwrap_or_default();
         let problem = Problem::error(format!("this is not TOML: {}", lower_first(&message)))
             .hint("this file is ignored until it can be read");
-        Box::new(document.locate(problem, at))
+        Box::new(document.locate(problem, span))
     })?;
     Ok(convert(parsed.as_item(), 0..0))
 }
@@ -30,7 +30,7 @@ pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     if let Some(defaults) = root.get("defaults") {
         if defaults.node.members().is_none() {
             let problem = Problem::error("`defaults` must be a table: write `[[defaults.mcp]]` above each server");
-            servers.problems.push(document.locate(problem, defaults.node.at.clone()));
+            servers.problems.push(document.locate(problem, defaults.node.span.clone()));
         }
         if let Some(list) = defaults.node.get("mcp") {
             servers.entries = named_entries(document, "defaults.mcp", &list.node, &mut servers.problems)?;
@@ -43,22 +43,22 @@ pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
         servers.entries.extend(members.iter().cloned());
     }
     if let Some(list) = root.get("agents") {
-        agents(document, &list.node, &mut servers);
+        read_agents(document, &list.node, &mut servers);
     }
     Ok(servers)
 }
 
 /// Reads `[[agents]]`. Two tables with the same id are one agent. An error in one agent does not affect the servers of
 /// the others.
-fn agents(document: &Document, list: &Node, servers: &mut Servers) {
+fn read_agents(document: &Document, list: &Node, servers: &mut Servers) {
     let Value::List(nodes) = &list.value else {
         let problem = Problem::error("`agents` must be a list: write `[[agents]]` above each agent");
-        return servers.problems.push(document.locate(problem, list.at.clone()));
+        return servers.problems.push(document.locate(problem, list.span.clone()));
     };
     for node in nodes {
         let Some(id) = node.text("id").filter(|id| !id.trim().is_empty()) else {
             let problem = Problem::error("an agent without an id is left out").hint("give it `id = \"…\"`");
-            servers.problems.push(document.locate(problem, node.at.clone()));
+            servers.problems.push(document.locate(problem, node.span.clone()));
             continue;
         };
         let entries = match node.get("mcp") {
@@ -77,7 +77,7 @@ fn agents(document: &Document, list: &Node, servers: &mut Servers) {
     }
 }
 
-/// Reads `[[defaults.mcp]]`, where the name of each server is one of its fields.
+/// Reads the list `place`, such as `defaults.mcp`, in which the name of each server is one of its fields.
 fn named_entries(
     document: &Document,
     place: &str,
@@ -86,51 +86,51 @@ fn named_entries(
 ) -> Result<Vec<Member>, Box<Problem>> {
     let Value::List(nodes) = &list.value else {
         let problem = Problem::error(format!("`{place}` must be a list: write `[[{place}]]` above each server"));
-        return Err(Box::new(document.locate(problem, list.at.clone())));
+        return Err(Box::new(document.locate(problem, list.span.clone())));
     };
     let mut entries = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let name = node.get("name").map(|member| (&member.node.value, member.node.at.clone()));
+        let name = node.get("name").map(|member| (&member.node.value, member.node.span.clone()));
         match (name, node.members()) {
-            (Some((Value::Text(name), name_at)), Some(members)) => entries.push(Member {
+            (Some((Value::Text(name), name_span)), Some(members)) => entries.push(Member {
                 name: name.clone(),
-                name_at,
+                name_span,
                 node: Node {
-                    at: node.at.clone(),
+                    span: node.span.clone(),
                     value: Value::Map(members.iter().filter(|member| member.name != "name").cloned().collect()),
                 },
             }),
             _ => problems.push(document.locate(
                 Problem::error("a server without a name is left out").hint("give it `name = \"…\"`"),
-                node.at.clone(),
+                node.span.clone(),
             )),
         }
     }
     Ok(entries)
 }
 
-/// Converts `item`. Without a position of its own, the node gets the position `fallback`.
+/// Converts `item`. An item without a position gets the position `fallback`.
 fn convert(item: &Item, fallback: Range<usize>) -> Node {
-    let at = item.span().unwrap_or(fallback);
+    let span = item.span().unwrap_or(fallback);
     let value = match item {
         Item::None => Value::Null,
-        Item::Value(value) => return convert_value(value, at),
-        Item::Table(table) => Value::Map(members(table, &at)),
+        Item::Value(value) => return convert_value(value, span),
+        Item::Table(table) => Value::Map(convert_members(table, &span)),
         Item::ArrayOfTables(tables) => Value::List(
             tables
                 .iter()
                 .map(|table| {
-                    let at = table.span().unwrap_or_else(|| at.clone());
-                    Node { value: Value::Map(members(table, &at)), at }
+                    let span = table.span().unwrap_or_else(|| span.clone());
+                    Node { value: Value::Map(convert_members(table, &span)), span }
                 })
                 .collect(),
         ),
     };
-    Node { at, value }
+    Node { span, value }
 }
 
 fn convert_value(value: &TomlValue, fallback: Range<usize>) -> Node {
-    let at = value.span().unwrap_or(fallback);
+    let span = value.span().unwrap_or(fallback);
     let value = match value {
         TomlValue::String(text) => Value::Text(text.value().clone()),
         TomlValue::Integer(number) => Value::Number((*number.value()).into()),
@@ -141,18 +141,18 @@ fn convert_value(value: &TomlValue, fallback: Range<usize>) -> Node {
         },
         TomlValue::Boolean(flag) => Value::Bool(*flag.value()),
         TomlValue::Datetime(date) => Value::Text(date.value().to_string()),
-        TomlValue::Array(array) => Value::List(array.iter().map(|value| convert_value(value, at.clone())).collect()),
-        TomlValue::InlineTable(table) => Value::Map(members(table, &at)),
+        TomlValue::Array(array) => Value::List(array.iter().map(|value| convert_value(value, span.clone())).collect()),
+        TomlValue::InlineTable(table) => Value::Map(convert_members(table, &span)),
     };
-    Node { at, value }
+    Node { span, value }
 }
 
-fn members(table: &dyn TableLike, fallback: &Range<usize>) -> Vec<Member> {
+fn convert_members(table: &dyn TableLike, fallback: &Range<usize>) -> Vec<Member> {
     table
         .iter()
         .map(|(name, item)| {
-            let name_at = table.key(name).and_then(toml_edit::Key::span).unwrap_or_else(|| fallback.clone());
-            Member { name: name.to_owned(), node: convert(item, name_at.clone()), name_at }
+            let name_span = table.key(name).and_then(toml_edit::Key::span).unwrap_or_else(|| fallback.clone());
+            Member { name: name.to_owned(), node: convert(item, name_span.clone()), name_span }
         })
         .collect()
 }
@@ -173,10 +173,10 @@ mod tests {
         let names: Vec<_> = servers.entries.iter().map(|raw| &*raw.name).collect();
         assert_eq!(names, ["fs", "gh"]);
         let command = &servers.entries[0].node.get("command").unwrap();
-        assert_eq!(&text[command.node.at.clone()], "\"x\"");
+        assert_eq!(&text[command.node.span.clone()], "\"x\"");
         assert!(servers.entries[0].node.get("name").is_none());
         let header = servers.entries[1].node.get("headers").unwrap().node.get("A").unwrap().clone();
-        assert_eq!(&text[header.node.at], "\"b\"");
+        assert_eq!(&text[header.node.span], "\"b\"");
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! Finds any number of lines of a text in little more time than reading the text once.
-//!
-//! A file is untrusted, and a single line can contain a hundred thousand mistakes.
+//! Finds the line in which a byte of a text is. Any number of searches together take little more time than reading the
+//! text once: an untrusted file can contain a hundred thousand mistakes, all in one line.
 
 use std::cell::{OnceCell, RefCell};
 
@@ -11,11 +10,11 @@ use super::mask_line;
 pub(super) struct Lines {
     /// The start of each line, in bytes.
     starts: OnceCell<Vec<usize>>,
-    /// The line of the last call; consecutive problems are often on the same line.
-    last: RefCell<Option<Line>>,
+    /// The line that the last call found; consecutive problems are often on the same line.
+    last_line: RefCell<Option<Line>>,
 }
 
-/// A line.
+/// A line of the text.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     /// The number, from 1.
@@ -23,7 +22,7 @@ pub(super) struct Line {
     /// The position of the line's first byte.
     pub(super) start: usize,
     /// The length of the line in bytes, without the line break.
-    pub(super) bytes: usize,
+    pub(super) byte_length: usize,
     /// The characters of the line, with values hidden.
     pub(super) masked_chars: Vec<char>,
     /// The start of each character, in bytes from the beginning of the text.
@@ -31,49 +30,50 @@ pub(super) struct Line {
 }
 
 impl Lines {
-    /// Returns the number of the line that contains the byte `at`, from 1.
-    pub(super) fn number(&self, text: &str, at: usize) -> usize {
-        self.starts(text).partition_point(|start| *start <= at)
+    /// Returns the number of the line that contains the byte `offset`, from 1.
+    pub(super) fn number_at(&self, text: &str, offset: usize) -> usize {
+        self.line_starts(text).partition_point(|start| *start <= offset)
     }
 
-    /// Calls `read` with the line that contains the byte `at`.
-    pub(super) fn with_line<T>(&self, text: &str, at: usize, read: impl FnOnce(&Line) -> T) -> T {
-        let number = self.number(text, at);
-        let mut last = self.last.borrow_mut();
-        let line = last.take().filter(|line| line.number == number).unwrap_or_else(|| {
-            let start = self.starts(text).get(number - 1).copied().unwrap_or_default();
-            Line::read(number, start, text)
+    /// Calls `read` with the line that contains the byte `offset`.
+    pub(super) fn with_line<T>(&self, text: &str, offset: usize, read: impl FnOnce(&Line) -> T) -> T {
+        let number = self.number_at(text, offset);
+        let mut last_line = self.last_line.borrow_mut();
+        let line = last_line.take().filter(|line| line.number == number).unwrap_or_else(|| {
+            let start = self.line_starts(text).get(number - 1).copied().unwrap_or_default();
+            Line::new(number, start, text)
         });
         let result = read(&line);
-        *last = Some(line);
+        *last_line = Some(line);
         result
     }
 
-    fn starts(&self, text: &str) -> &[usize] {
+    fn line_starts(&self, text: &str) -> &[usize] {
         self.starts.get_or_init(|| {
             let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-            std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect()
+            std::iter::once(0).chain(breaks.map(|(offset, _)| offset + 1)).collect()
         })
     }
 }
 
 impl Line {
-    fn read(number: usize, start: usize, text: &str) -> Self {
+    /// Creates the line `number`, which begins at the byte `start` of `text`.
+    fn new(number: usize, start: usize, text: &str) -> Self {
         let rest = &text[start..];
         let line = rest.split('\n').next().unwrap_or_default();
         let content = line.strip_suffix('\r').unwrap_or(line);
         Self {
             number,
             start,
-            bytes: content.len(),
+            byte_length: content.len(),
             masked_chars: mask_line(content).chars().collect(),
-            char_starts: line.char_indices().map(|(at, _)| start + at).collect(),
+            char_starts: line.char_indices().map(|(offset, _)| start + offset).collect(),
         }
     }
 
-    /// Returns the number of its characters before the byte `at`.
-    pub(super) fn chars_before(&self, at: usize) -> usize {
-        self.char_starts.partition_point(|start| *start < at)
+    /// Returns the number of characters of the line before the byte `offset`.
+    pub(super) fn chars_before(&self, offset: usize) -> usize {
+        self.char_starts.partition_point(|start| *start < offset)
     }
 }
 

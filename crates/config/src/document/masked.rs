@@ -1,57 +1,57 @@
 //! Masks the values in a line that cannot be parsed, so that a message can show the line without showing a secret.
 
-/// Bare words that are shown, because they are grammar, not values.
+/// Words without quotes that are shown, because they reveal nothing.
 const GRAMMAR_WORDS: &[&str] = &["true", "false", "null"];
 
-/// The longest bare word that is shown as a key. A longer one may be a token.
+/// The maximum number of characters of a key without quotes. A longer word may be a token, and is hidden.
 const MAX_KEY_LENGTH: usize = 32;
 
 /// Returns `line` of a JSON or TOML file with all values replaced by asterisks, character by character, so that columns
 /// stay the same.
 ///
-/// Keys, punctuation, short numbers and the words of the grammar remain; all other text counts as a value.
+/// Keys, punctuation, short numbers and [`GRAMMAR_WORDS`] remain; all other text counts as a value.
 pub(crate) fn mask_line(line: &str) -> String {
     let chars: Vec<char> = line.chars().collect();
-    let mut out = String::with_capacity(line.len());
-    let mut at = 0;
-    // Whether the next word may be a key: at the beginning of the line, after `{`, `[` or `,`, and after the dot that
-    // follows a bare part of a dotted key.
+    let mut masked = String::with_capacity(line.len());
+    let mut index = 0;
+    // Whether the next word may be a key: at the beginning of the line, after `{`, `[` or `,`, and after the dot in a
+    // dotted key.
     let mut key_may_follow = true;
-    while let Some(&c) = chars.get(at) {
+    while let Some(&c) = chars.get(index) {
         match c {
             '"' | '\'' => {
-                let end = string_end(&chars, at);
+                let end = string_end(&chars, index);
                 let is_shown = key_may_follow && is_followed_by_value(&chars, end);
-                push_masked(&mut out, &chars[at..end], is_shown);
+                push_masked(&mut masked, &chars[index..end], is_shown);
                 key_may_follow = false;
-                at = end;
+                index = end;
             }
-            '#' => return hide_rest(out, &chars, at, 1),
-            '/' if matches!(chars.get(at + 1), Some('/' | '*')) => {
-                return hide_rest(out, &chars, at, 2);
+            '#' => return with_hidden_comment(masked, &chars, index, 1),
+            '/' if matches!(chars.get(index + 1), Some('/' | '*')) => {
+                return with_hidden_comment(masked, &chars, index, 2);
             }
             '{' | '}' | '[' | ']' | ':' | ',' | '=' | '.' => {
                 key_may_follow = matches!(c, '{' | '[' | ',') || (key_may_follow && c == '.');
-                out.push(c);
-                at += 1;
+                masked.push(c);
+                index += 1;
             }
             c if c.is_whitespace() => {
-                out.push(c);
-                at += 1;
+                masked.push(c);
+                index += 1;
             }
             _ => {
-                let end = word_end(&chars, at);
-                let word: String = chars[at..end].iter().collect();
-                let is_key = key_may_follow && end - at <= MAX_KEY_LENGTH && is_followed_by_name_end(&chars, end);
+                let end = word_end(&chars, index);
+                let word: String = chars[index..end].iter().collect();
+                let is_key = key_may_follow && end - index <= MAX_KEY_LENGTH && is_followed_by_name_end(&chars, end);
                 let is_shown = is_key || GRAMMAR_WORDS.contains(&&*word) || is_small_number(&word);
-                push_masked(&mut out, &chars[at..end], is_shown);
+                push_masked(&mut masked, &chars[index..end], is_shown);
                 // After a part of a dotted key, the next part may follow.
                 key_may_follow = is_key;
-                at = end;
+                index = end;
             }
         }
     }
-    out
+    masked
 }
 
 fn push_masked(out: &mut String, chars: &[char], is_shown: bool) {
@@ -62,22 +62,23 @@ fn push_masked(out: &mut String, chars: &[char], is_shown: bool) {
     }));
 }
 
-/// Returns `out` with the comment that begins at `at`, hidden except for its marker of `marker_length` characters.
-fn hide_rest(mut out: String, chars: &[char], at: usize, marker_length: usize) -> String {
-    let (marker, rest) = chars[at..].split_at(marker_length);
-    out.extend(marker);
-    out.extend(rest.iter().map(|&c| if c.is_whitespace() { c } else { '*' }));
-    out
+/// Appends to `masked` the comment that begins at `comment_start`, and returns the result. Only the comment marker, of
+/// `marker_length` characters, stays visible.
+fn with_hidden_comment(mut masked: String, chars: &[char], comment_start: usize, marker_length: usize) -> String {
+    let (marker, rest) = chars[comment_start..].split_at(marker_length);
+    masked.extend(marker);
+    masked.extend(rest.iter().map(|&c| if c.is_whitespace() { c } else { '*' }));
+    masked
 }
 
 /// Returns the position after the closing quote, or the end of the line.
 fn string_end(chars: &[char], start: usize) -> usize {
     let quote = chars[start];
-    let mut at = start + 1;
-    while let Some(&c) = chars.get(at) {
-        at += match c {
+    let mut index = start + 1;
+    while let Some(&c) = chars.get(index) {
+        index += match c {
             '\\' if quote == '"' => 2,
-            c if c == quote => return at + 1,
+            c if c == quote => return index + 1,
             _ => 1,
         };
     }
@@ -89,19 +90,19 @@ fn word_end(chars: &[char], start: usize) -> usize {
     chars[start..].iter().position(is_end).map_or(chars.len(), |length| start + length)
 }
 
-fn next_visible(chars: &[char], at: usize) -> Option<char> {
-    chars[at..].iter().copied().find(|c| !c.is_whitespace())
+fn next_visible(chars: &[char], start: usize) -> Option<char> {
+    chars[start..].iter().copied().find(|c| !c.is_whitespace())
 }
 
-fn is_followed_by_value(chars: &[char], at: usize) -> bool {
-    matches!(next_visible(chars, at), Some(':' | '='))
+fn is_followed_by_value(chars: &[char], index: usize) -> bool {
+    matches!(next_visible(chars, index), Some(':' | '='))
 }
 
-/// Returns whether a bare key can end at `at`: before its value, or, in a line that is the header of a TOML table,
-/// before the next part of the name or at the end of the header.
-fn is_followed_by_name_end(chars: &[char], at: usize) -> bool {
+/// Returns whether a bare key can end at `index`: before its value. In the header of a TOML table, also before the next
+/// part of a dotted name, and before the closing bracket.
+fn is_followed_by_name_end(chars: &[char], index: usize) -> bool {
     let is_header = chars.first() == Some(&'[');
-    match next_visible(chars, at) {
+    match next_visible(chars, index) {
         Some(':' | '=') => true,
         Some('.' | ']') => is_header,
         _ => false,

@@ -6,7 +6,7 @@ use toolrack_host::text::for_line;
 
 use crate::{document::Document, redact};
 
-/// Lines shown around the change.
+/// The number of unchanged lines that the diff shows before and after the change.
 const CONTEXT_LINES: usize = 3;
 
 /// Returns the change from `before` to `after` as one hunk of a unified diff, with secrets hidden and control
@@ -19,32 +19,32 @@ pub(crate) fn unified(path: &Path, before: &str, after: &str) -> String {
     let old: Vec<&str> = before.lines().collect();
     let new: Vec<&str> = after.lines().collect();
     let count_equal = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(a, b)| a == b).count();
-    let head = count_equal(&mut old.iter().zip(&new));
-    let tail = count_equal(&mut old[head..].iter().rev().zip(new[head..].iter().rev()));
+    let equal_start = count_equal(&mut old.iter().zip(&new));
+    let equal_end = count_equal(&mut old[equal_start..].iter().rev().zip(new[equal_start..].iter().rev()));
 
-    let start = head.saturating_sub(CONTEXT_LINES);
-    let (old_end, new_end) = (old.len() - tail, new.len() - tail);
-    let after_context = CONTEXT_LINES.min(tail);
+    let hunk_start = equal_start.saturating_sub(CONTEXT_LINES);
+    let (old_end, new_end) = (old.len() - equal_end, new.len() - equal_end);
+    let context_after = CONTEXT_LINES.min(equal_end);
     let range = |end: usize| {
-        let count = end + after_context - start;
+        let count = end + context_after - hunk_start;
         // Lines count from 1. The position of an empty range is the line before it.
-        format!("{},{count}", if count == 0 { start } else { start + 1 })
+        format!("{},{count}", if count == 0 { hunk_start } else { hunk_start + 1 })
     };
     let path = for_line(&path.display().to_string()).into_owned();
-    let mut out = format!("--- {path}\n+++ {path}\n@@ -{} +{} @@\n", range(old_end), range(new_end));
+    let mut diff = format!("--- {path}\n+++ {path}\n@@ -{} +{} @@\n", range(old_end), range(new_end));
     let mut push_lines = |mark: char, lines: &[&str]| {
         for line in lines {
             let line = line.strip_suffix('\r').unwrap_or(line).replace('\t', "    ");
-            out.push(mark);
-            out.push_str(&for_line(&line));
-            out.push('\n');
+            diff.push(mark);
+            diff.push_str(&for_line(&line));
+            diff.push('\n');
         }
     };
-    push_lines(' ', &old[start..head]);
-    push_lines('-', &old[head..old_end]);
-    push_lines('+', &new[head..new_end]);
-    push_lines(' ', &new[new_end..new_end + after_context]);
-    out
+    push_lines(' ', &old[hunk_start..equal_start]);
+    push_lines('-', &old[equal_start..old_end]);
+    push_lines('+', &new[equal_start..new_end]);
+    push_lines(' ', &new[new_end..new_end + context_after]);
+    diff
 }
 
 #[cfg(test)]

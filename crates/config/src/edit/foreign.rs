@@ -16,7 +16,7 @@ type Translated = Result<Json, String>;
 /// Converts `entry` into the format of opencode (opencode.ai/docs/mcp-servers), or of its version 2, which has only
 /// `disabled` (opencode.ai/v2/docs/mcp-servers).
 pub(super) fn for_opencode(entry: &Json, is_opencode_v2: bool) -> Translated {
-    let fields = fields(entry)?;
+    let fields = present_fields(entry)?;
     let is_remote = fields.contains_key("url");
     let mut out = Map::new();
     let mut command = Vec::new();
@@ -56,11 +56,11 @@ pub(super) fn for_opencode(entry: &Json, is_opencode_v2: bool) -> Translated {
     Ok(Json::Object(out))
 }
 
-/// Returns `value` with its placeholders in opencode's form, `{env:NAME}`. An error for any placeholder that opencode
-/// does not have, such as one with a default.
-fn opencode_placeholders(field: &str, value: &Json, bare: BareName) -> Translated {
+/// Returns `value` with its placeholders in opencode's form, `{env:NAME}`. It is an error if opencode has no such
+/// placeholder, for example for a variable with a default.
+fn opencode_placeholders(field: &str, value: &Json, bare_name: BareName) -> Translated {
     each_text(value, &|text| {
-        let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
+        let pieces = pieces(text, bare_name).map_err(|_| field.to_owned())?;
         let translated = pieces.into_iter().map(|piece| match piece {
             Piece::Literal(text) => Ok(text.to_owned()),
             Piece::Variable { name, default: None } => Ok(format!("{{env:{name}}}")),
@@ -72,7 +72,7 @@ fn opencode_placeholders(field: &str, value: &Json, bare: BareName) -> Translate
 
 /// Converts `entry` into the format of Codex (`RawMcpServerConfig` in its codex-rs/config/src/mcp_types.rs).
 pub(super) fn for_codex(entry: &Json) -> Translated {
-    let fields = fields(entry)?;
+    let fields = present_fields(entry)?;
     let is_remote = fields.contains_key("url");
     let mut out = Map::new();
     for (name, value) in &fields {
@@ -104,10 +104,10 @@ pub(super) fn for_codex(entry: &Json) -> Translated {
 fn codex_values(field: &str, values: &Json, out: &mut Map<String, Json>) -> Result<(), String> {
     let is_header = field == "headers";
     for (name, value) in values.as_object().ok_or(field)? {
-        let place = format!("{field}.{name}");
-        let text = value.as_str().ok_or(&*place)?;
-        let found = pieces(text, BareName::Placeholder).map_err(|_| &*place)?;
-        match *found {
+        let path = format!("{field}.{name}");
+        let text = value.as_str().ok_or(&*path)?;
+        let value_pieces = pieces(text, BareName::Placeholder).map_err(|_| &*path)?;
+        match *value_pieces {
             [Piece::Variable { name: variable, default: None }] if is_header => {
                 merge(out, "env_http_headers", &json!({ name: variable }));
             }
@@ -120,7 +120,7 @@ fn codex_values(field: &str, values: &Json, out: &mut Map<String, Json>) -> Resu
                 out.insert("bearer_token_env_var".to_owned(), json!(variable));
             }
             _ => {
-                let value = without_placeholders(&place, value, BareName::Placeholder)?;
+                let value = without_placeholders(&path, value, BareName::Placeholder)?;
                 merge(out, if is_header { "http_headers" } else { "env" }, &json!({ name: value }));
             }
         }
@@ -145,22 +145,22 @@ fn codex_tools(tools: &Json, out: &mut Map<String, Json>) -> Result<(), String> 
     Ok(())
 }
 
-/// Adds `more` to the field `field` of `out`: members to an object, new elements to a list.
-fn merge(out: &mut Map<String, Json>, field: &str, more: &Json) {
-    match (out.get_mut(field), more) {
-        (Some(Json::Object(known)), Json::Object(more)) => known.extend(more.clone()),
-        (Some(Json::Array(known)), Json::Array(more)) => {
-            let new: Vec<Json> = more.iter().filter(|value| !known.contains(value)).cloned().collect();
-            known.extend(new);
+/// Adds `addition` to the field `field` of `out`: the members of an object, or the elements of a list that are new.
+fn merge(out: &mut Map<String, Json>, field: &str, addition: &Json) {
+    match (out.get_mut(field), addition) {
+        (Some(Json::Object(present)), Json::Object(addition)) => present.extend(addition.clone()),
+        (Some(Json::Array(present)), Json::Array(addition)) => {
+            let new: Vec<Json> = addition.iter().filter(|value| !present.contains(value)).cloned().collect();
+            present.extend(new);
         }
-        _ => drop(out.insert(field.to_owned(), more.clone())),
+        _ => drop(out.insert(field.to_owned(), addition.clone())),
     }
 }
 
-/// Returns `value` with `$$` as one dollar sign; an error if it has placeholders.
-fn without_placeholders(field: &str, value: &Json, bare: BareName) -> Translated {
+/// Returns `value` with each `$$` replaced by one dollar sign. It is an error if `value` has placeholders.
+fn without_placeholders(field: &str, value: &Json, bare_name: BareName) -> Translated {
     each_text(value, &|text| {
-        let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
+        let pieces = pieces(text, bare_name).map_err(|_| field.to_owned())?;
         let translated = pieces.into_iter().map(|piece| match piece {
             Piece::Literal(text) => Ok(text),
             _ => Err(field.to_owned()),
@@ -169,6 +169,7 @@ fn without_placeholders(field: &str, value: &Json, bare: BareName) -> Translated
     })
 }
 
+/// Returns `value` with each text in it replaced by the result of `translate`.
 fn each_text(value: &Json, translate: &dyn Fn(&str) -> Translated) -> Translated {
     match value {
         Json::String(text) => translate(text),
@@ -190,7 +191,7 @@ fn is_below_home(path: &Json) -> bool {
 }
 
 /// Returns the fields of `entry` that are not `null`.
-fn fields(entry: &Json) -> Result<Map<String, Json>, String> {
+fn present_fields(entry: &Json) -> Result<Map<String, Json>, String> {
     let fields = entry.as_object().ok_or("entry")?;
     Ok(fields.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone())).collect())
 }

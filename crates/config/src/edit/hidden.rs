@@ -1,5 +1,5 @@
 //! Puts secrets back into an entry (the configuration of one server) that an editor showed with `***` in their place.
-//! Refuses a `***` whose value is unknown.
+//! A `***` whose value is unknown is an error.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 use super::EditError;
 use crate::{Problem, mask::HIDDEN};
 
-/// Refuses an entry that contains `***`, because no value is known for it, and the `***` itself would be written.
+/// Returns an error if the entry contains `***`: no value is known for it, and the `***` itself would be written.
 pub(super) fn refuse_hidden(name: &str, entry: &Json) -> Result<(), EditError> {
     match first_hidden(entry, "") {
         ControlFlow::Continue(()) => Ok(()),
@@ -19,7 +19,7 @@ pub(super) fn refuse_hidden(name: &str, entry: &Json) -> Result<(), EditError> {
 /// Replaces the hidden texts of `entry`, which was shown as `view`, by the values of the file.
 ///
 /// # Errors
-/// [`EditError::Invalid`] with the field whose value is not in the file, or is one of several that look the same.
+/// [`EditError::Invalid`] with the first field whose value is not in the file, or that could be one of several values.
 pub(super) fn reveal(name: &str, entry: &mut Json, view: &Json, values: &Json) -> Result<(), EditError> {
     restore(entry, view, values, "").map_err(|field| {
         hidden_value_error(name, &field, "the file has no such value to keep, or several that cannot be told apart")
@@ -51,7 +51,7 @@ fn first_hidden(value: &Json, path: &str) -> ControlFlow<String> {
 /// that path. The error is the path of a text without a value.
 fn restore(entry: &mut Json, view: &Json, values: &Json, path: &str) -> Result<(), String> {
     if *entry == *view && !values.is_null() {
-        // An unchanged part stays as the file has it, where a placeholder may have another form than it is shown in.
+        // An unchanged part stays as it is in the file: the view shows some placeholders in another form.
         entry.clone_from(values);
         return Ok(());
     }
@@ -59,17 +59,19 @@ fn restore(entry: &mut Json, view: &Json, values: &Json, path: &str) -> Result<(
         Json::String(text) if text.contains(HIDDEN) => Err(path.to_owned()),
         Json::Array(items) => {
             let empty = Vec::new();
-            let shown = view.as_array().unwrap_or(&empty);
-            let list = ShownList { shown, values: values.as_array().unwrap_or(&empty) };
-            let sent = items.clone();
+            let shown_items = view.as_array().unwrap_or(&empty);
+            let list = ShownList { shown_items, values: values.as_array().unwrap_or(&empty) };
+            let sent_items = items.clone();
             for (index, item) in items.iter_mut().enumerate() {
                 let item_path = format!("{path}[{index}]");
                 // The item may have moved.
                 let shown_index = match item {
-                    Json::String(text) if text.contains(HIDDEN) => list.shown_index(&sent, index).ok_or(&item_path)?,
+                    Json::String(text) if text.contains(HIDDEN) => {
+                        list.shown_index(&sent_items, index).ok_or(&item_path)?
+                    }
                     _ => index,
                 };
-                let view = list.shown.get(shown_index).unwrap_or(&Json::Null);
+                let view = list.shown_items.get(shown_index).unwrap_or(&Json::Null);
                 restore(item, view, list.values.get(shown_index).unwrap_or(&Json::Null), &item_path)?;
             }
             Ok(())
@@ -87,42 +89,44 @@ fn restore(entry: &mut Json, view: &Json, values: &Json, path: &str) -> Result<(
     }
 }
 
-/// A list as it was shown, with its values.
+/// A list as the editor showed it, with the value of each item.
 struct ShownList<'a> {
-    shown: &'a [Json],
+    shown_items: &'a [Json],
     values: &'a [Json],
 }
 
 impl ShownList<'_> {
-    /// Returns the index at which the item at `index` of `sent` was shown. Items that look the same are distinguished
-    /// by the option before them (`--key ***`), and then by their order. `None` if such an item was added or removed,
-    /// so that the order says nothing.
-    fn shown_index(&self, sent: &[Json], index: usize) -> Option<usize> {
-        let alike: Vec<usize> = indexes_where(self.shown, |other| self.shown[other] == sent[index]);
-        let mut values = alike.iter().map(|at| self.values.get(*at));
+    /// Returns the index at which the item at `index` of `sent_items` was shown. Items that look the same are
+    /// distinguished by the option before them (`--key ***`), and then by their order. `None` if such an item was added
+    /// or removed, so that the order says nothing.
+    fn shown_index(&self, sent_items: &[Json], index: usize) -> Option<usize> {
+        let sent = &sent_items[index];
+        let equal_shown: Vec<usize> = indexes_where(self.shown_items, |other| self.shown_items[other] == *sent);
+        let mut values = equal_shown.iter().map(|shown_index| self.values.get(*shown_index));
         let first = values.next()?;
         // If all have the same value, any of them will do. But a new copy of a single item may mean another value.
         if values.all(|value| value == first)
-            && (alike.len() > 1 || indexes_where(sent, |at| sent[at] == sent[index]).len() == 1)
+            && (equal_shown.len() > 1 || indexes_where(sent_items, |other| sent_items[other] == *sent).len() == 1)
         {
-            return alike.first().copied();
+            return equal_shown.first().copied();
         }
-        let is_same =
-            |list: &[Json], at: usize| list[at] == sent[index] && option_before(list, at) == option_before(sent, index);
-        let alike_shown = indexes_where(self.shown, |at| is_same(self.shown, at));
-        let alike_sent = indexes_where(sent, |at| is_same(sent, at));
-        let nth = alike_sent.iter().position(|at| *at == index)?;
-        if alike_shown.len() == alike_sent.len() { alike_shown.get(nth).copied() } else { None }
+        let has_same_option = |list: &[Json], other: usize| {
+            list[other] == *sent && option_before(list, other) == option_before(sent_items, index)
+        };
+        let same_shown = indexes_where(self.shown_items, |other| has_same_option(self.shown_items, other));
+        let same_sent = indexes_where(sent_items, |other| has_same_option(sent_items, other));
+        let position = same_sent.iter().position(|other| *other == index)?;
+        if same_shown.len() == same_sent.len() { same_shown.get(position).copied() } else { None }
     }
 }
 
 fn indexes_where(list: &[Json], matches: impl Fn(usize) -> bool) -> Vec<usize> {
-    (0..list.len()).filter(|at| matches(*at)).collect()
+    (0..list.len()).filter(|index| matches(*index)).collect()
 }
 
-/// Returns the option before an item, if the item is its value.
-fn option_before(list: &[Json], at: usize) -> Option<&str> {
-    list.get(at.checked_sub(1)?)?.as_str().filter(|text| text.starts_with('-'))
+/// Returns the text before the item at `index`, if that text is an option such as `--key`.
+fn option_before(list: &[Json], index: usize) -> Option<&str> {
+    list.get(index.checked_sub(1)?)?.as_str().filter(|text| text.starts_with('-'))
 }
 
 #[cfg(test)]

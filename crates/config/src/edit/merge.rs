@@ -1,8 +1,8 @@
 //! Merges a changed entry (the configuration of one server) into the file: unchanged fields stay as they are written,
 //! in their own format, and so do all fields that Toolrack does not know.
 //!
-//! There is no table of the members that set a field. To find out, the merge leaves a member out, parses the entry
-//! again and compares the fields. It also parses the merged entry, to check it.
+//! To find the members that set a field, the merge leaves each member out, parses the entry again and compares the
+//! fields. It also parses the merged entry, to check it.
 
 use std::collections::BTreeSet;
 
@@ -23,13 +23,13 @@ type Fields = Map<String, Json>;
 /// because no program can read an entry without them.
 const KIND_FIELDS: &[&str] = &["type", "command", "args", "url"];
 
-/// Groups of fields that another program reads together: the meaning of one depends on the other fields of its group.
+/// Groups of fields that are converted together for another program, because the meaning of one depends on the others.
 const FIELD_GROUPS: &[&[&str]] = &[KIND_FIELDS, &["env", "inherit_env"]];
 
-/// Parses an entry; `None` if it is not a valid server. Also returns the names of its members that are no fields of
-/// Toolrack.
+/// Parses an entry. Returns the server, and the names of those members that Toolrack does not use; `None` if the entry
+/// is not a valid server.
 pub(super) fn decode_entry(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> {
-    let raw = Member { name: name.to_owned(), name_at: 0..0, node };
+    let raw = Member { name: name.to_owned(), name_span: 0..0, node };
     let mut report = Report::new(None, name);
     match decode(&raw, &mut report) {
         Decoded::Server(spec) => Some((*spec, report.into_ignored())),
@@ -70,21 +70,21 @@ fn whole_number(number: &Number) -> Option<Number> {
 pub(super) struct ReturnedEntry<'a> {
     pub(super) name: &'a str,
     /// The entry in the file.
-    pub(super) written: &'a Fields,
+    pub(super) entry_in_file: &'a Fields,
     /// The entry as it was shown.
-    pub(super) shown: &'a Json,
+    pub(super) shown_entry: &'a Json,
     /// The entry as the editor sent it.
-    pub(super) sent: &'a Json,
+    pub(super) sent_entry: &'a Json,
     /// The sent entry, with the values from the file in place of `***`.
-    pub(super) revealed: &'a Json,
+    pub(super) revealed_entry: &'a Json,
 }
 
 impl ReturnedEntry<'_> {
     /// Returns the new entry, in the format of `file`.
     pub(super) fn merged(&self, file: &dyn EditableFile) -> Result<Json, EditError> {
-        let current = decoded_fields(self.name, &Json::Object(self.written.clone())).unwrap_or_default();
+        let current = decoded_fields(self.name, &Json::Object(self.entry_in_file.clone())).unwrap_or_default();
         let (target, changed) = self.target_fields(&current);
-        let mut base = self.written.clone();
+        let mut base = self.entry_in_file.clone();
         self.copy_unknown(&mut base);
         if changed.is_empty() {
             return Ok(Json::Object(base));
@@ -93,7 +93,7 @@ impl ReturnedEntry<'_> {
         if !file.is_toolrack_entry(self.name) {
             return merge.merge_for_other_program(file, base);
         }
-        // The result must read as `target`. The merge in place is tried first, because it changes less.
+        // The new entry must have the fields `target`. The merge in place is tried first, because it changes less.
         let attempts = [merge.merge_in_place(base.clone()), merge.merge_in_own_format(base.clone())];
         let has_target_fields =
             |merged: &Fields| decoded_fields(self.name, &Json::Object(merged.clone())).as_ref() == Some(&target);
@@ -108,17 +108,18 @@ impl ReturnedEntry<'_> {
         let parsed = |entry: &Json| {
             decoded_fields(self.name, entry).or_else(|| normalized_fields(entry.clone())).unwrap_or_default()
         };
-        let (shown, sent, revealed) = (parsed(self.shown), parsed(self.sent), parsed(self.revealed));
+        let (shown_fields, sent_fields, revealed_fields) =
+            (parsed(self.shown_entry), parsed(self.sent_entry), parsed(self.revealed_entry));
         let mut target = current.clone();
         let mut changed = BTreeSet::new();
-        for field in shown.keys().chain(sent.keys()) {
-            let is_as_shown = shown.get(field) == sent.get(field);
-            if is_as_shown || current.get(field) == revealed.get(field) {
+        for field in shown_fields.keys().chain(sent_fields.keys()) {
+            let is_as_shown = shown_fields.get(field) == sent_fields.get(field);
+            if is_as_shown || current.get(field) == revealed_fields.get(field) {
                 continue;
             }
             changed.insert(field.clone());
             // `drop` only gives both arms the same type.
-            match revealed.get(field) {
+            match revealed_fields.get(field) {
                 Some(value) => drop(target.insert(field.clone(), value.clone())),
                 None => drop(target.shift_remove(field)),
             }
@@ -128,10 +129,11 @@ impl ReturnedEntry<'_> {
 
     /// Copies the members of the sent entry that are not fields of Toolrack into `base`.
     fn copy_unknown(&self, base: &mut Fields) {
-        let unknown =
-            decode_entry(self.name, Node::from_json(self.revealed)).map(|(_, unknown)| unknown).unwrap_or_default();
+        let unknown = decode_entry(self.name, Node::from_json(self.revealed_entry))
+            .map(|(_, unknown)| unknown)
+            .unwrap_or_default();
         for name in unknown {
-            base.extend(self.revealed.get(&name).map(|value| (name, value.clone())));
+            base.extend(self.revealed_entry.get(&name).map(|value| (name, value.clone())));
         }
     }
 
@@ -145,7 +147,7 @@ impl ReturnedEntry<'_> {
     }
 }
 
-/// A change of an entry in Toolrack's format.
+/// The change of an entry from the fields `current` to the fields `target`, in Toolrack's format.
 struct Merge<'a> {
     name: &'a str,
     /// The fields of the entry in the file.
@@ -219,9 +221,12 @@ impl Merge<'_> {
         let mut affected = self.changed.clone();
         for field in self.changed {
             for key in self.members_that_set(&base, field) {
-                let without = self.without(&base, &key).unwrap_or_default();
+                let fields_without_key = self.fields_without(&base, &key).unwrap_or_default();
                 affected.extend(
-                    self.current.keys().filter(|field| without.get(*field) != self.current.get(*field)).cloned(),
+                    self.current
+                        .keys()
+                        .filter(|field| fields_without_key.get(*field) != self.current.get(*field))
+                        .cloned(),
                 );
                 base.shift_remove(&key);
             }
@@ -235,28 +240,31 @@ impl Merge<'_> {
         base
     }
 
-    /// Returns the written members that set `field`: those without which it would have another value.
+    /// Returns the members of `base` that set `field`: without one of them, the field would have another value.
     fn members_that_set(&self, base: &Fields, field: &str) -> Vec<String> {
         let before = decoded_fields(self.name, &Json::Object(base.clone())).unwrap_or_default();
         let sets_field = |key: &&String| {
             // If the entry is not a server without this member, there is nothing to compare. The member may then set
             // each field that says what kind of server it is, unless the member has the name of another field.
             let may_set = KIND_FIELDS.contains(&field) && !self.current.contains_key(&canonical(key));
-            let after = self.without(base, key);
+            let after = self.fields_without(base, key);
             canonical(key) == field || after.map_or(may_set, |after| after.get(field) != before.get(field))
         };
         base.keys().filter(sets_field).cloned().collect()
     }
 
-    /// Returns the fields of the entry without one of its members; `None` if that is not a server.
-    fn without(&self, base: &Fields, key: &str) -> Option<Fields> {
-        let rest = base.iter().filter(|(name, _)| *name != key);
-        decoded_fields(self.name, &Json::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect()))
+    /// Returns the fields of the entry without the member `key`; `None` if it is then not a server.
+    fn fields_without(&self, base: &Fields, key: &str) -> Option<Fields> {
+        let other_members = base.iter().filter(|(name, _)| *name != key);
+        decoded_fields(
+            self.name,
+            &Json::Object(other_members.map(|(name, value)| (name.clone(), value.clone())).collect()),
+        )
     }
 }
 
-/// Returns `target` merged into `written`, which was parsed as `current`: in an object, only the members that differ
-/// change.
+/// Returns the new value of a member: `target`, merged into the present value `written`, which was parsed as `current`.
+/// In an object, only the members that differ change.
 fn merge_value(written: Option<&Json>, current: Option<&Json>, target: &Json) -> Json {
     let (Some(Json::Object(written)), Some(Json::Object(current)), Json::Object(target)) = (written, current, target)
     else {
@@ -275,21 +283,21 @@ pub(super) type Difference = (Vec<String>, Option<Json>);
 
 /// Returns the differences of two entries, recursing into objects.
 pub(super) fn differences(old: &Fields, new: &Fields) -> Vec<Difference> {
-    let mut found = Vec::new();
-    collect_differences(old, new, &[], &mut found);
-    found
+    let mut differences = Vec::new();
+    collect_differences(old, new, &[], &mut differences);
+    differences
 }
 
-fn collect_differences(old: &Fields, new: &Fields, at: &[String], found: &mut Vec<Difference>) {
+fn collect_differences(old: &Fields, new: &Fields, parent: &[String], differences: &mut Vec<Difference>) {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     for name in names {
-        let path = [at, std::slice::from_ref(name)].concat();
+        let path = [parent, std::slice::from_ref(name)].concat();
         match (old.get(name), new.get(name)) {
             (old, new) if old == new => {}
             (Some(Json::Object(old)), Some(Json::Object(new))) if !old.is_empty() && !new.is_empty() => {
-                collect_differences(old, new, &path, found);
+                collect_differences(old, new, &path, differences);
             }
-            (_, new) => found.push((path, new.cloned())),
+            (_, new) => differences.push((path, new.cloned())),
         }
     }
 }

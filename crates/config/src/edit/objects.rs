@@ -1,5 +1,5 @@
-//! Edits the entries (each configures one server) of JSON files. [`EditableFile`](super::EditableFile) says what an edit
-//! can do, and `splice` changes the text.
+//! Edits the entries (each configures one server) of JSON files. [`EditableFile`](super::EditableFile) says what an
+//! edit can do, and `splice` changes the text.
 
 use serde_json::{Value as Json, json};
 
@@ -14,8 +14,8 @@ use crate::{
 pub(super) struct JsonFile {
     document: Document,
     root: Option<Node>,
-    /// Whether this is a file of opencode, into whose format new entries must be converted. Always `false` with `keys`,
-    /// because the entries are then in the right format already.
+    /// Whether new entries must be converted into the format of opencode. Always `false` with `keys`: the caller then
+    /// gives entries in the format of the file.
     is_opencode: bool,
     /// Whether the file is in the format of opencode's version 2.
     is_opencode_v2: bool,
@@ -25,9 +25,9 @@ pub(super) struct JsonFile {
 }
 
 impl JsonFile {
-    pub(super) fn of(document: Document) -> Result<Self, EditError> {
+    pub(super) fn open(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
-        let null_node = Node { at: 0..0, value: crate::node::Value::Null };
+        let null_node = Node { span: 0..0, value: crate::node::Value::Null };
         let is_opencode = reader::is_opencode(&document, root.as_ref().unwrap_or(&null_node));
         let nested_servers = root.as_ref().and_then(|root| root.get("mcp")).and_then(|mcp| mcp.node.get("servers"));
         // In version 1, `mcp.servers` is a server of that name, which has a `type`.
@@ -38,7 +38,7 @@ impl JsonFile {
     }
 
     /// Opens the file of a program that has its servers under `keys`.
-    pub(super) fn with_keys(document: Document, keys: &[String]) -> Result<Self, EditError> {
+    pub(super) fn open_at_keys(document: Document, keys: &[String]) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
         let file = Self { document, root, is_opencode: false, is_opencode_v2: false, keys: Some(keys.to_owned()) };
         file.container()?;
@@ -46,12 +46,12 @@ impl JsonFile {
     }
 
     /// Opens a file of opencode in the format of either version. Its entries are under known keys.
-    pub(super) fn of_opencode(document: Document) -> Result<Self, EditError> {
+    pub(super) fn open_opencode(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
         let servers = root.as_ref().and_then(|root| root.get("mcp")?.node.get("servers"));
         let is_opencode_v2 = servers.is_some_and(|servers| servers.node.text("type").is_none());
         let keys: &[&str] = if is_opencode_v2 { &["mcp", "servers"] } else { &["mcp"] };
-        Self::with_keys(document, &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
+        Self::open_at_keys(document, &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
     }
 
     /// Returns the object with the servers; `None` if the file has none yet.
@@ -69,8 +69,8 @@ impl JsonFile {
         }
     }
 
-    /// Returns the object at `keys`: `None` if one of the keys is missing, and an error if something other than an
-    /// object is on the way.
+    /// Returns the object at `keys`; `None` if one of the keys is missing. It is an error if one of the values on the
+    /// way is not an object.
     fn object_at<'a>(&'a self, root: &'a Node, keys: &[String]) -> Result<Option<&'a Node>, EditError> {
         let mut node = root;
         for depth in 0..=keys.len() {
@@ -114,8 +114,8 @@ impl super::EditableFile for JsonFile {
 
     fn reopened(&self, document: Document) -> Result<Box<dyn super::EditableFile>, EditError> {
         Ok(match &self.keys {
-            Some(keys) => Box::new(Self::with_keys(document, keys)?),
-            None => Box::new(Self::of(document)?),
+            Some(keys) => Box::new(Self::open_at_keys(document, keys)?),
+            None => Box::new(Self::open(document)?),
         })
     }
 
@@ -160,14 +160,14 @@ impl super::EditableFile for JsonFile {
     }
 
     fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String> {
-        let (last, parents) = path.split_last()?;
+        let (last_key, parents) = path.split_last()?;
         let entry = &self.container_and_member(name).ok()?.1.node;
         let object = parents.iter().try_fold(entry, |node, name| Some(&node.get(name)?.node))?;
         object.members()?;
-        Some(match (object.get(last), value) {
+        Some(match (object.get(last_key), value) {
             (Some(member), Some(value)) => splice::replace(self.text(), member, value),
             (Some(member), None) => splice::remove(self.text(), object, member),
-            (None, Some(value)) => splice::insert(self.text(), object, last, value),
+            (None, Some(value)) => splice::insert(self.text(), object, last_key, value),
             (None, None) => self.text().to_owned(),
         })
     }
@@ -218,8 +218,8 @@ fn shown_keys(keys: &[String]) -> String {
     if keys.is_empty() { "the file".to_owned() } else { format!("`{}`", keys.join(".")) }
 }
 
-/// Removes the member at `keys` from `value`, and every object on the way that becomes empty: an edit adds such objects
-/// with the first server, so they must not count as a change of another part of the file.
+/// Removes the member at `keys` from `value`, and every object on the way that becomes empty. An edit adds such objects
+/// together with the first server, so they must not count as another part of the file that changed.
 fn remove_at(value: &mut Json, keys: &[String]) {
     let (Some((key, rest)), Some(members)) = (keys.split_first(), value.as_object_mut()) else {
         return;
@@ -232,7 +232,8 @@ fn remove_at(value: &mut Json, keys: &[String]) {
     }
 }
 
-/// Removes the object with the servers, which equals `servers`, from the value of a file, wherever a file can have it.
+/// Removes the object with the servers from `root`, the value of a file. It is the one that equals `servers`, at any of
+/// the places where a file can list its servers.
 fn remove_servers(root: &mut Json, servers: &Json) {
     for path in reader::CONTAINERS {
         let Some((last, parents)) = path.split_last() else {

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::{EditError, EditableFile, diff, ensure_safe, missing, objects, toml, write};
 use crate::document::Document;
 
-/// The largest file that is edited: 64 MiB. Claude Code stores its history in the same file.
+/// The size of the largest file that is edited: 64 MiB. Claude Code stores its history in the same file.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The place of a program's servers in its file.
@@ -50,9 +50,9 @@ fn open(path: &Path, servers_location: &ServersLocation) -> Result<(Box<dyn Edit
     let before = document.as_ref().map(|document| document.restore_byte_order_mark(&document.text));
     let document = document.unwrap_or_else(|| Document::new(Some(path.to_owned()), ""));
     let file: Box<dyn EditableFile> = match servers_location {
-        ServersLocation::Under(keys) => Box::new(objects::JsonFile::with_keys(document, keys)?),
-        ServersLocation::OpenCode => Box::new(objects::JsonFile::of_opencode(document)?),
-        ServersLocation::Codex => Box::new(toml::TomlFile::of_codex(document)?),
+        ServersLocation::Under(keys) => Box::new(objects::JsonFile::open_at_keys(document, keys)?),
+        ServersLocation::OpenCode => Box::new(objects::JsonFile::open_opencode(document)?),
+        ServersLocation::Codex => Box::new(toml::TomlFile::open_codex(document)?),
     };
     Ok((file, before))
 }
@@ -130,15 +130,15 @@ impl Plan {
         diff::unified(&self.path, &text(&self.before), &text(&self.after))
     }
 
-    /// Writes the change, unless the file has changed since it was planned; returns whether it was written. Runs
-    /// `before_write` first, while no other Toolrack process can edit a file in that folder.
+    /// Writes the change, unless the file has changed since the plan was made. Returns whether the change was written.
+    /// Runs `before_write` first, while no other Toolrack process can edit a file in that folder.
     ///
     /// # Errors
     /// When the file cannot be written, or `before_write` fails; the file is then unchanged.
     pub(crate) fn write<E: From<EditError>>(&self, before_write: impl FnOnce() -> Result<(), E>) -> Result<bool, E> {
         // The lock passes on only an `EditError`, so an error of `before_write` is stored here.
         let mut before_write_error = None;
-        let written = write::with_lock(&self.path, || {
+        let was_written = write::with_lock(&self.path, || {
             if let Err(error) = before_write() {
                 before_write_error = Some(error);
                 return Ok(false);
@@ -150,7 +150,7 @@ impl Plan {
         });
         match before_write_error {
             Some(error) => Err(error),
-            None => Ok(written?),
+            None => Ok(was_written?),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-/// The order in which people write the fields of an entry; others follow.
+/// The order in which the fields of a new entry are written, as people write them; all other fields follow.
 const FIELD_ORDER: &[&str] = &["name", "type", "transport", "command", "args", "cwd", "env", "url", "headers"];
 
 /// A list of scalars that fits into this many characters stays on one line.
@@ -16,8 +16,8 @@ pub(super) struct Style {
 }
 
 impl Style {
-    /// Creates the style of `text`: its line ends, and the indentation of the first indented line.
-    pub(super) fn of(text: &str) -> Self {
+    /// Returns the style of `text`: its line ends, and the indentation of the first indented line.
+    pub(super) fn detect(text: &str) -> Self {
         let indent = |line: &str| {
             let indent = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
             (!indent.is_empty() && indent.len() < line.trim_end().len()).then(|| indent.to_owned())
@@ -29,7 +29,7 @@ impl Style {
     }
 }
 
-/// Returns the position of a field in [`FIELD_ORDER`].
+/// Returns the position of a field in [`FIELD_ORDER`]; a field that is not in it comes after all others.
 pub(super) fn rank(name: &str) -> usize {
     FIELD_ORDER.iter().position(|field| *field == name).unwrap_or(FIELD_ORDER.len())
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     fn style(text: &str) -> Style {
-        Style::of(text)
+        Style::detect(text)
     }
 
     #[test]

@@ -26,13 +26,13 @@ pub struct Revision<'a> {
 
 /// Applies the user's changes to the entry `name` in the file at `path`.
 ///
-/// A field that the user did not change stays as it is written, with its comments. So do fields that are never shown
-/// because only other programs know them. A changed field is written in place, under the name and in the form that it
+/// A field that the user did not change stays as it is written, with its comments. Fields that only other programs know
+/// are never shown, and stay, too. A changed field is written in place, under the name and in the form that it
 /// has in the file; if that form cannot express the new value, it is written in Toolrack's own form.
 ///
-/// A text with `***` keeps the value that the file has at the same place, so that secrets neither leave the file nor
-/// get lost. It is an error if the file has no such value or more than one candidate, or if [`add`](super::add()) would
-/// refuse the entry. An entry with errors, which the editor could not show, is replaced as a whole.
+/// A text with `***` keeps the value that the file has at the same place, so that the editor needs no secret and none
+/// gets lost. It is an error if the file has no such value or more than one candidate, or if [`add`](super::add())
+/// would refuse the entry. An entry with errors, which the editor could not show, is replaced as a whole.
 ///
 /// Blocks up to 5 s while another process edits the file.
 ///
@@ -45,12 +45,12 @@ pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options
             return Err(missing(file, name));
         }
         let raw = written_entry(file, name)?.ok_or_else(|| missing(file, name))?;
-        let written = raw.node.to_json();
-        if revision.shown_hash.is_some_and(|seen| seen != hash(&raw.node)) {
+        let entry_in_file = raw.node.to_json();
+        if revision.shown_hash.is_some_and(|shown_hash| shown_hash != hash(&raw.node)) {
             return Err(EditError::Changed { name: name.to_owned(), path: file.path() });
         }
         let mut revealed = revision.entry.clone();
-        let (Some((current, _)), Json::Object(members)) = (merge::decode_entry(name, raw.node), &written) else {
+        let (Some((current, _)), Json::Object(members)) = (merge::decode_entry(name, raw.node), &entry_in_file) else {
             // The entry in the file is broken, so no hidden value can come from there.
             hidden::refuse_hidden(name, &revealed)?;
             warnings = check(name, &revealed)?;
@@ -58,8 +58,13 @@ pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options
         };
         hidden::reveal(name, &mut revealed, &redact(&current), &redact::proposal(&current))?;
         warnings = check(name, &revealed)?;
-        let returned =
-            ReturnedEntry { name, written: members, shown: revision.shown, sent: revision.entry, revealed: &revealed };
+        let returned = ReturnedEntry {
+            name,
+            entry_in_file: members,
+            shown_entry: revision.shown,
+            sent_entry: revision.entry,
+            revealed_entry: &revealed,
+        };
         change_members(file, name, members, &returned.merged(file)?)
     })?;
     Ok(Edited { warnings, ..edited })

@@ -69,9 +69,9 @@ impl EditTarget {
         }
     }
 
-    /// Returns the file in which a user enables or disables a server for themselves. This is the file that switches the
-    /// server already, or else the file that configures it. If that file is not the user's own, returns one of the
-    /// user's files, for an entry that has only `enabled`.
+    /// Returns the file in which a user enables or disables a server for themselves: the file that already enables or
+    /// disables the server, or else the file that configures it. If that file is not the user's own, returns one of the
+    /// user's files instead, for an entry that has only `enabled`.
     ///
     /// # Errors
     /// [`NoEditTarget::CommandLine`] for a server that the command line configures or switches.
@@ -79,19 +79,19 @@ impl EditTarget {
         if entry.scope == Scope::CommandLine {
             return Err(NoEditTarget::CommandLine);
         }
-        let local = || Self::for_new_entry(Scope::Local, places, folder);
+        let local_target = || Self::for_new_entry(Scope::Local, places, folder);
         let switched_in = entry.switched_by.as_ref().and_then(|source| Some((&*source.scope, source.path.clone()?)));
         if let Some((scope, path)) = switched_in {
             return match scope {
                 scope if scope == Scope::CommandLine.as_str() => Err(NoEditTarget::CommandLine),
                 scope if scope == Scope::User.as_str() => Ok(Self { scope: Scope::User, path }),
                 // A server that a project disabled is enabled again for this project only.
-                _ => Ok(local()),
+                _ => Ok(local_target()),
             };
         }
         Ok(match (&entry.scope, &entry.source.path) {
             (Scope::User | Scope::Local, Some(path)) => Self { scope: entry.scope, path: path.clone() },
-            (Scope::Project, _) => local(),
+            (Scope::Project, _) => local_target(),
             _ => Self::for_new_entry(Scope::User, places, folder),
         })
     }

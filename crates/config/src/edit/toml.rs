@@ -70,17 +70,18 @@ impl<'a> Body<'a> {
 type Block = Range<usize>;
 
 impl TomlFile {
-    pub(super) fn of(document: Document) -> Result<Self, EditError> {
+    pub(super) fn open(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
-        // If `mcp` or `mcp_servers` is no list or table of servers, an edit would overwrite it.
+        // Checks that `mcp` is a list of servers and `mcp_servers` a table of them: an edit would overwrite other
+        // values.
         reader::servers(&document).map_err(EditError::Unreadable)?;
         let parsed = Toml::parse(document.text.clone());
         let parsed = parsed.map_err(|_| EditError::Unreadable(Box::new(Problem::error("this is not TOML"))))?;
         Ok(Self { document, parsed, root, is_codex: false })
     }
 
-    pub(super) fn of_codex(document: Document) -> Result<Self, EditError> {
-        Ok(Self { is_codex: true, ..Self::of(document)? })
+    pub(super) fn open_codex(document: Document) -> Result<Self, EditError> {
+        Ok(Self { is_codex: true, ..Self::open(document)? })
     }
 
     fn entries(&self) -> Vec<Entry<'_>> {
@@ -97,12 +98,12 @@ impl TomlFile {
             })),
             _ => {}
         }
-        let codex = self.parsed.get("mcp_servers").and_then(Item::as_table_like);
-        for (name, item) in codex.into_iter().flat_map(TableLike::iter) {
-            let key = codex.and_then(|codex| codex.key(name)).and_then(toml_edit::Key::span);
+        let codex_table = self.parsed.get("mcp_servers").and_then(Item::as_table_like);
+        for (name, item) in codex_table.into_iter().flat_map(TableLike::iter) {
+            let key_span = codex_table.and_then(|table| table.key(name)).and_then(toml_edit::Key::span);
             let body = match item {
                 Item::Table(table) if !table.is_dotted() => Body::Table(table),
-                Item::Value(Value::InlineTable(table)) => Body::Inline(table, key),
+                Item::Value(Value::InlineTable(table)) => Body::Inline(table, key_span),
                 _ => Body::Unsupported,
             };
             entries.push(Entry { form: Form::Codex, name, body });
@@ -121,24 +122,24 @@ impl TomlFile {
         self.parsed.contains_key("mcp_servers")
     }
 
-    /// Returns the format of a new entry, derived from the file's name or from the servers in it. An error if neither
-    /// shows it.
+    /// Returns the format of a new entry, derived from the file's name or from the servers in it. It is an error if
+    /// neither shows the format.
     fn form(&self) -> Result<Form, EditError> {
         if self.is_codex {
             return Ok(Form::Codex);
         }
         let path = super::EditableFile::path(self);
         let has_file_name = |name: &str| path.file_name().is_some_and(|file| file == name);
-        let has_ours = self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")).is_some();
-        if has_file_name("toolrack.toml") || (has_ours && !self.has_codex_servers()) {
+        let has_defaults = self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")).is_some();
+        if has_file_name("toolrack.toml") || (has_defaults && !self.has_codex_servers()) {
             return Ok(Form::Toolrack);
         }
         let is_codex = has_file_name("config.toml") && path.parent().is_some_and(|folder| folder.ends_with(".codex"));
         if self.has_codex_servers() || is_codex { Ok(Form::Codex) } else { Err(EditError::UnknownForm { path }) }
     }
 
-    /// Returns the members of `entry` that are not `null`, in the order in which they are written. An error for a value
-    /// that TOML cannot express.
+    /// Returns the members of `entry` that are not `null`, in the order in which they are written. It is an error if
+    /// TOML cannot express one of the values.
     fn rendered(&self, form: Form, name: &str, entry: &Json) -> Result<Vec<(String, Value)>, EditError> {
         let entry_name = (form == Form::Toolrack).then(|| Json::from(name));
         let mut fields: Vec<(&str, &Json)> = entry_name.iter().map(|name| ("name", name)).collect();
@@ -176,21 +177,26 @@ impl TomlFile {
         match body.table()?.get(name) {
             None => {}
             Some(Item::Value(old)) => {
-                let at = old.span()?;
-                return Some(format!("{}{}{}", &text[..at.start], value.to_string().trim(), &text[at.end..]));
+                let span = old.span()?;
+                return Some(format!("{}{}{}", &text[..span.start], value.to_string().trim(), &text[span.end..]));
             }
             Some(_) => return None,
         }
         match body {
             Body::Table(table) => {
-                let at = line_end(text, content_end(table).max(header(table, text)?.end));
+                let insert_at = line_end(text, content_end(table).max(header(table, text)?.end));
                 let newline = self.newline();
-                let before = if text[..at].ends_with('\n') { "" } else { newline };
-                Some(format!("{}{before}{key} = {}{newline}{}", &text[..at], value.to_string().trim(), &text[at..]))
+                let line_break = if text[..insert_at].ends_with('\n') { "" } else { newline };
+                Some(format!(
+                    "{}{line_break}{key} = {}{newline}{}",
+                    &text[..insert_at],
+                    value.to_string().trim(),
+                    &text[insert_at..]
+                ))
             }
             Body::Inline(table, _) => {
-                let at = table.iter().filter_map(|(_, value)| value.span()).map(|at| at.end).max()?;
-                Some(format!("{}, {key} = {}{}", &text[..at], value.to_string().trim(), &text[at..]))
+                let insert_at = table.iter().filter_map(|(_, value)| value.span()).map(|span| span.end).max()?;
+                Some(format!("{}, {key} = {}{}", &text[..insert_at], value.to_string().trim(), &text[insert_at..]))
             }
             Body::Unsupported => None,
         }
@@ -213,17 +219,17 @@ impl TomlFile {
                 (!blocks.is_empty()).then(|| cut(text, &blocks))
             }
             (Body::Inline(table, _), Some(_)) => {
-                let at = table.span()?;
+                let span = table.span()?;
                 let mut rest = (*table).clone();
                 rest.remove(name);
-                Some(format!("{}{}{}", &text[..at.start], rest.to_string().trim(), &text[at.end..]))
+                Some(format!("{}{}{}", &text[..span.start], rest.to_string().trim(), &text[span.end..]))
             }
             _ => None,
         }
     }
 
     fn newline(&self) -> &'static str {
-        render::Style::of(&self.document.text).newline
+        render::Style::detect(&self.document.text).newline
     }
 
     /// Returns the blocks of `table` and of all tables below it, in the order of the file. Consecutive blocks of one
@@ -265,7 +271,7 @@ impl super::EditableFile for TomlFile {
     }
 
     fn reopened(&self, document: Document) -> Result<Box<dyn super::EditableFile>, EditError> {
-        Ok(Box::new(Self { is_codex: self.is_codex, ..Self::of(document)? }))
+        Ok(Box::new(Self { is_codex: self.is_codex, ..Self::open(document)? }))
     }
 
     fn is_toolrack_file(&self) -> bool {
@@ -296,16 +302,16 @@ impl super::EditableFile for TomlFile {
         let (text, newline) = (self.text(), self.newline());
         let form = self.form()?;
         let table = self.new_table(form, name, entry)?;
-        let at = self.insert_position(form);
-        let mut out = text[..at].to_owned();
-        if !out.is_empty() && !out.ends_with('\n') {
-            out.push_str(newline);
+        let position = self.insert_position(form);
+        let mut new_text = text[..position].to_owned();
+        if !new_text.is_empty() && !new_text.ends_with('\n') {
+            new_text.push_str(newline);
         }
-        if !out.trim().is_empty() && !ends_with_blank_line(&out) {
-            out.push_str(newline);
+        if !new_text.trim().is_empty() && !ends_with_blank_line(&new_text) {
+            new_text.push_str(newline);
         }
-        out.push_str(&table);
-        Ok(out + &text[at..])
+        new_text.push_str(&table);
+        Ok(new_text + &text[position..])
     }
 
     fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError> {
@@ -317,24 +323,24 @@ impl super::EditableFile for TomlFile {
                 let blocks = self.blocks(table);
                 let (first, others) = blocks.split_first().ok_or_else(|| self.unsafe_edit_error())?;
                 let others: Vec<Block> = others.iter().map(|block| with_blank_line(text, block)).collect();
-                let mut out = cut(text, &others);
-                out.replace_range(first.clone(), &table_text);
-                Ok(out)
+                let mut new_text = cut(text, &others);
+                new_text.replace_range(first.clone(), &table_text);
+                Ok(new_text)
             }
             Body::Inline(table, _) => {
-                let at = table.span().ok_or_else(|| self.unsafe_edit_error())?;
+                let span = table.span().ok_or_else(|| self.unsafe_edit_error())?;
                 let table: InlineTable = self.rendered(old_entry.form, name, entry)?.into_iter().collect();
-                Ok(format!("{}{table}{}", &text[..at.start], &text[at.end..]))
+                Ok(format!("{}{table}{}", &text[..span.start], &text[span.end..]))
             }
             Body::Unsupported => Err(self.unsafe_edit_error()),
         }
     }
 
     fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String> {
-        let (last, parents) = path.split_last()?;
+        let (last_key, parents) = path.split_last()?;
         let entry = self.entry(name).ok()?;
         if entry.form == Form::Toolrack && path == ["name"] {
-            // `name` is how the entry is found, so it has this value already.
+            // The entry was found by its `name`, so it has this value already.
             return Some(self.text().to_owned());
         }
         let mut body = entry.body;
@@ -343,8 +349,8 @@ impl super::EditableFile for TomlFile {
         }
         let value = value.map(to_toml);
         match value {
-            Some(value) => self.set_member(&body, last, &value?),
-            None => self.remove_member(&body, last),
+            Some(value) => self.set_member(&body, last_key, &value?),
+            None => self.remove_member(&body, last_key),
         }
     }
 
@@ -355,11 +361,11 @@ impl super::EditableFile for TomlFile {
                 let blocks: Vec<Block> = self.blocks(table).iter().map(|block| with_blank_line(text, block)).collect();
                 if blocks.is_empty() { Err(self.unsafe_edit_error()) } else { Ok(cut(text, &blocks)) }
             }
-            // `name = { … }`, which is cut out by whole lines.
-            Body::Inline(table, Some(key)) => {
+            // `name = { … }` is removed by whole lines.
+            Body::Inline(table, Some(key_span)) => {
                 let end = table.span().ok_or_else(|| self.unsafe_edit_error())?.end;
-                let lines = line_start(text, key.start)..line_end(text, end);
-                let is_alone = text[lines.start..key.start].trim().is_empty();
+                let lines = line_start(text, key_span.start)..line_end(text, end);
+                let is_alone = text[lines.start..key_span.start].trim().is_empty();
                 if is_alone { Ok(cut(text, &[lines])) } else { Err(self.unsafe_edit_error()) }
             }
             Body::Inline(_, None) | Body::Unsupported => Err(self.unsafe_edit_error()),
@@ -371,8 +377,8 @@ impl super::EditableFile for TomlFile {
         let entry = self.entry(name)?;
         let table = entry.body.table().ok_or_else(|| self.unsafe_edit_error())?;
         for (field, value) in [("enabled", enabled), ("disabled", !enabled)] {
-            if let Some(at) = table.get(field).and_then(Item::span) {
-                return Ok(format!("{}{value}{}", &text[..at.start], &text[at.end..]));
+            if let Some(span) = table.get(field).and_then(Item::span) {
+                return Ok(format!("{}{value}{}", &text[..span.start], &text[span.end..]));
             }
         }
         self.set_member(&entry.body, "enabled", &Value::from(enabled)).ok_or_else(|| self.unsafe_edit_error())
@@ -421,13 +427,13 @@ fn collect_item(item: Option<&Item>, text: &str, out: &mut Vec<Block>) {
 
 /// Returns the position of the header of `table`, if it has one.
 fn header(table: &Table, text: &str) -> Option<Range<usize>> {
-    table.span().filter(|at| !table.is_dotted() && text[at.clone()].starts_with('['))
+    table.span().filter(|span| !table.is_dotted() && text[span.clone()].starts_with('['))
 }
 
 /// Returns the end of the last value directly under the header of `table`.
 fn content_end(table: &Table) -> usize {
     let ends = table.iter().map(|(_, item)| match item {
-        Item::Value(value) => value.span().map_or(0, |at| at.end),
+        Item::Value(value) => value.span().map_or(0, |span| span.end),
         Item::Table(table) if table.is_dotted() => content_end(table),
         _ => 0,
     });
@@ -437,8 +443,8 @@ fn content_end(table: &Table) -> usize {
 /// Extends `block` by the blank line before it, if there is one.
 fn with_blank_line(text: &str, block: &Block) -> Block {
     let before = &text[..block.start];
-    let blank = if before.ends_with("\r\n\r\n") { 2 } else { usize::from(before.ends_with("\n\n")) };
-    block.start - blank..block.end
+    let blank_line_bytes = if before.ends_with("\r\n\r\n") { 2 } else { usize::from(before.ends_with("\n\n")) };
+    block.start - blank_line_bytes..block.end
 }
 
 /// Returns `text` without `blocks`, which must be in order.
@@ -454,13 +460,13 @@ fn ends_with_blank_line(text: &str) -> bool {
     text.ends_with("\n\n") || text.ends_with("\n\r\n")
 }
 
-fn line_start(text: &str, at: usize) -> usize {
-    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+fn line_start(text: &str, offset: usize) -> usize {
+    text[..offset].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// Returns the position after the line end that follows `at`.
-fn line_end(text: &str, at: usize) -> usize {
-    text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
+/// Returns the position after the line end that follows `offset`.
+fn line_end(text: &str, offset: usize) -> usize {
+    text[offset..].find('\n').map_or(text.len(), |newline| offset + newline + 1)
 }
 
 /// Converts a value to one line of TOML; `None` for a value that TOML cannot express.

@@ -20,19 +20,19 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between attempts while waiting.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The maximum number of links that are followed in a row, as in Linux; more count as a loop.
+/// The maximum number of links that are followed in a row, as in Linux. More of them are taken for a loop.
 const MAX_LINKS: usize = 40;
 
 /// Follows the links from `path`, and returns the file at their end, even if that file does not exist yet. A new file
-/// must be created there: in place of the link, it would not be where its owner expects it.
+/// is created there and does not replace the link, because its owner expects it there.
 pub(super) fn follow_links(path: &Path) -> Result<PathBuf, EditError> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
-        if let Ok(real) = target.canonicalize() {
-            return Ok(real);
+        if let Ok(real_path) = target.canonicalize() {
+            return Ok(real_path);
         }
-        let Ok(next) = fs::read_link(&target) else { return Ok(target) };
-        target = folder_of(&target).join(next);
+        let Ok(link_target) = fs::read_link(&target) else { return Ok(target) };
+        target = folder_of(&target).join(link_target);
     }
     let source = io::Error::other("too many links");
     Err(EditError::Io { doing: "follow the link", path: path.to_owned(), source })
@@ -82,9 +82,9 @@ fn with_lock_within<T>(
 /// Replaces the content of `path` in one step. An existing file keeps its permissions; a new file is readable only by
 /// its owner.
 ///
-/// Returns `false`, and leaves the file as it is, if its content is no longer `before` (`None`: it did not exist): a
-/// program that does not use the lock has then written it. This is checked last, right before the rename, because a
-/// change between the check and the rename is lost.
+/// If the content of the file is no longer `before` (`None` if the file did not exist), leaves the file as it is and
+/// returns `false`: a program that does not use the lock has written it. The check comes right before the rename,
+/// because a change between the two would be lost.
 pub(super) fn replace_if_unchanged(path: &Path, before: Option<&str>, text: &str) -> Result<bool, EditError> {
     let write = || -> io::Result<bool> {
         let mut file = open_replacement(path)?;
@@ -113,8 +113,8 @@ fn open_replacement(path: &Path) -> io::Result<AtomicWriteFile> {
     {
         use atomic_write_file::unix::OpenOptionsExt as _;
         use std::os::unix::fs::OpenOptionsExt as _;
-        // Only permissions of a file are kept. Another process may have created a link here meanwhile, and the
-        // permissions of a link allow every user to write.
+        // Only the permissions of a file are kept. Another process may have put a link here meanwhile, and the
+        // permissions of a link itself let every user write.
         let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
         options.mode(0o600).preserve_mode(is_file);
     }

@@ -1,4 +1,5 @@
-//! Reads the limits of an entry (the configuration of one server): times, sizes and the number of attempts to reconnect.
+//! Reads the limits of an entry (the configuration of one server): times, sizes and the number of attempts to
+//! reconnect.
 //!
 //! [`crate::rows`] has a row of facts for each field. Some rows also say which setting of the [`ServerSpec`] the field
 //! sets, and those fields are all read here.
@@ -30,8 +31,7 @@ pub(super) fn read_timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeo
     }
 }
 
-/// Reads the fields of the rows for which `is_selected` returns `true`, if the host's rows define what these fields
-/// set.
+/// Reads the fields of the selected rows, as far as a row of the host says which setting the field sets.
 pub(super) fn read_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, is_selected: impl Fn(&Row) -> bool) {
     for row in ENTRY.rows.iter().filter(|row| is_selected(row)) {
         let setting = match row.sets {
@@ -48,6 +48,7 @@ pub(super) fn read_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, 
 fn read_row(fields: &mut Fields<'_, '_, '_>, row: &Row, mut set: impl FnMut(FieldValue<'_>) -> bool) {
     let value = match row.kind {
         Kind::Words(_) => {
+            // For an unknown word, `set` returns `false`, and `word` reports an error.
             fields.word(row.key, |word| set(FieldValue::Text(word)).then_some(()));
             return;
         }
@@ -82,7 +83,7 @@ fn read_opencode_timeouts(fields: &mut Fields<'_, '_, '_>, field: Field<'_>, tim
             "request" => &mut [&mut timeouts.list, &mut timeouts.call],
             _ => {
                 let problem = Problem::error(format!("`{field_path}` is not a known field")).field(field_path);
-                fields.report().add(problem.hint("write a time, such as `30` or `\"30s\"`"), &member.name_at);
+                fields.report().add(problem.hint("write a time, such as `30` or `\"30s\"`"), &member.name_span);
                 continue;
             }
         };
@@ -90,7 +91,7 @@ fn read_opencode_timeouts(fields: &mut Fields<'_, '_, '_>, field: Field<'_>, tim
             Some(duration) => affected.iter_mut().for_each(|timeout| **timeout = duration),
             None => {
                 let message = format!("`{field_path}` must be a number of milliseconds, up to 24 h");
-                fields.report().add(Problem::error(message).field(field_path), &member.node.at);
+                fields.report().add(Problem::error(message).field(field_path), &member.node.span);
             }
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     let field = fields.take("container")?;
     let members = match &field.node.value {
         Value::Text(image) => {
-            let item = Item { name: field.name.to_owned(), value: image.clone(), at: &field.node.at };
+            let item = Item { name: field.name.to_owned(), value: image.clone(), span: &field.node.span };
             return Some(Container { image: checked_image(fields, item), ..Container::default() });
         }
         Value::Map(members) => members,
@@ -40,10 +40,10 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     match inner_fields.take("image") {
         Some(image) => {
             let value = inner_fields.text(image).unwrap_or_default();
-            let item = Item { name: "container.image".to_owned(), value, at: &image.node.at };
+            let item = Item { name: "container.image".to_owned(), value, span: &image.node.span };
             container.image = checked_image(&mut inner_fields, item);
         }
-        None => inner_fields.report().error(field.name_at, "container.image", "`container.image` is missing"),
+        None => inner_fields.report().error(field.name_span, "container.image", "`container.image` is missing"),
     }
     read_words(&mut inner_fields, &mut container);
     container.mounts = mounts(&mut inner_fields);
@@ -61,18 +61,18 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     Some(container)
 }
 
-/// Reports fields that an entry cannot have together with a container.
-pub(super) fn check_conflicts(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at: &Range<usize>) {
+/// Reports fields that an entry cannot have together with a container. `name_span` is the position of the entry's name.
+pub(super) fn check_conflicts(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, name_span: &Range<usize>) {
     if stdio.container.is_none() {
         return;
     }
-    let mut refuse = |name: &str, message: String, hint: &str| {
-        fields.report().add(Problem::error(message).field(name).hint(hint), at);
+    let mut report_error = |name: &str, message: String, hint: &str| {
+        fields.report().add(Problem::error(message).field(name).hint(hint), name_span);
     };
     if stdio.sandbox.is_some() {
         let message =
             "`sandbox` and `container` exclude each other: a sandbox would confine the engine's client".to_owned();
-        refuse(
+        report_error(
             "sandbox",
             message,
             "keep `container`, whose server can access only the parts of this machine that it mounts",
@@ -81,26 +81,26 @@ pub(super) fn check_conflicts(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at
     if stdio.inherit_env == InheritEnv::All {
         let message =
             "`inherit_env` cannot be `all` with a container: a container has its own folders and programs".to_owned();
-        refuse("inherit_env", message, "list the names of variables that it needs");
+        report_error("inherit_env", message, "list the names of variables that it needs");
     }
     if let Some(cwd) = stdio.cwd.as_deref().filter(|cwd| !is_full_in_image(cwd)) {
         let message = format!("`cwd` must be a full path in the container, not {}", cwd.display());
-        refuse("cwd", message, "write it as the image has it, or leave it out");
+        report_error("cwd", message, "write it as the image has it, or leave it out");
     }
     for name in stdio.env.keys() {
         let field = format!("env.{name}");
         if !placeholder::is_variable_name(name) {
-            refuse(&field, format!("`{field}` cannot be given to a container"), "use letters, digits and `_`");
+            report_error(&field, format!("`{field}` cannot be given to a container"), "use letters, digits and `_`");
         } else if affects_engine_client(name) {
             let message = format!("`{field}` would act on the engine's client, which is outside of the container");
-            refuse(&field, message, "set it in the image, or run `env NAME=VALUE COMMAND` in it");
+            report_error(&field, message, "set it in the image, or run `env NAME=VALUE COMMAND` in it");
         }
     }
     if let InheritEnv::Names(names) = &stdio.inherit_env
         && let Some(name) = names.iter().find(|name| !placeholder::is_variable_name(name))
     {
         let message = format!("`inherit_env` names `{name}`, which cannot be given to a container");
-        refuse("inherit_env", message, "use letters, digits and `_`");
+        report_error("inherit_env", message, "use letters, digits and `_`");
     }
 }
 
@@ -109,18 +109,21 @@ fn is_full_in_image(path: &Path) -> bool {
     path.has_root() || path.as_os_str().as_encoded_bytes().starts_with(b"$")
 }
 
+/// Returns the name of an image, and reports an error if it is none. A name that begins with `-` would be an option of
+/// the engine.
 fn checked_image(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> String {
     let is_name = !item.value.is_empty()
         && !item.value.starts_with('-')
         && !item.value.contains(|c: char| c.is_whitespace() || c.is_control());
     if !is_name {
         let message = format!("`{}` must be the name of an image, such as `mcp/fetch@sha256:…`", item.name);
-        fields.report().error(item.at, &item.name, message);
+        fields.report().error(item.span, &item.name, message);
     }
     check_template(fields, &item);
     item.value
 }
 
+/// Reads `engine`, `pull`, `network` and `user`.
 fn read_words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
     container.engine = fields.word("engine", Engine::parse).unwrap_or_default();
     if let Some(field) = fields.take("pull") {
@@ -140,7 +143,7 @@ fn read_words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
                 let problem =
                     Problem::error("`container.network` cannot be `host`: it reaches all that listens on this machine");
                 let problem = problem.field("container.network").hint("`bridge` gives access to other networks");
-                fields.report().add(problem, &field.node.at);
+                fields.report().add(problem, &field.node.span);
             }
             name if is_plain_name(name) => container.network = Some(network),
             _ => drop(fields.report_invalid::<()>(field, "`none`, `bridge` or the name of a network of the engine")),
@@ -157,7 +160,7 @@ fn read_words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
     }
 }
 
-/// Returns whether a word is a name for engines and users: `[a-zA-Z0-9_][a-zA-Z0-9_.-]*`.
+/// Returns whether `word` can be the name of a network or of a user: `[a-zA-Z0-9_][a-zA-Z0-9_.-]*`.
 fn is_plain_name(word: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     word.starts_with(is_plain) && word.chars().all(|c| is_plain(c) || matches!(c, '.' | '-'))
@@ -180,7 +183,7 @@ fn mount(fields: &mut Fields<'_, '_, '_>, mut item: Item<'_>) -> Option<Mount> {
     let Some((source, target)) = rest.rsplit_once(':').filter(|(source, _)| !source.is_empty()) else {
         let message =
             format!("`{}` must be `SOURCE:TARGET`, with `:rw` after it if the server may change it", item.name);
-        fields.report().error(item.at, &item.name, message);
+        fields.report().error(item.span, &item.name, message);
         return None;
     };
     let problem = if !is_full_or_placeholder(source) || !is_container_folder(target) || target == "/" {
@@ -194,7 +197,7 @@ fn mount(fields: &mut Fields<'_, '_, '_>, mut item: Item<'_>) -> Option<Mount> {
     } else {
         return Some(Mount { source: source.to_owned(), target: target.to_owned(), write });
     };
-    fields.report().add(problem.field(&item.name), item.at);
+    fields.report().add(problem.field(&item.name), item.span);
     None
 }
 
@@ -203,11 +206,12 @@ fn container_folder(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> Option<S
         return Some(item.value);
     }
     let message = format!("`container.{}` must be a full path in the container", item.name);
-    fields.report().error(item.at, &item.name, message);
+    fields.report().error(item.span, &item.name, message);
     None
 }
 
-/// Returns whether `path` can be a folder in a container. To engines, options follow after a colon or a comma.
+/// Returns whether `path` can be a folder in a container. It has no colon or comma, because engines read the text after
+/// it as options.
 fn is_container_folder(path: &str) -> bool {
     path.starts_with('/') && !path.contains([':', ',', '\0', '\n'])
 }
@@ -240,7 +244,7 @@ fn memory(fields: &mut Fields<'_, '_, '_>, field: Field<'_>) -> Option<u64> {
     let bytes = size(field).filter(|bytes| *bytes >= 6 << 20);
     if bytes.is_none() {
         let message = format!("`{}` must be a size of 6 MiB or more, such as `\"512MiB\"`", field.name);
-        fields.report().error(&field.node.at, field.name, message);
+        fields.report().error(&field.node.span, field.name, message);
     }
     bytes
 }

@@ -1,5 +1,5 @@
-//! Gives typed access to the fields of an entry (the configuration of one server). A field of the wrong type is reported
-//! with its name and its place in the file.
+//! Gives typed access to the fields of an entry (the configuration of one server). A field of the wrong type is
+//! reported with its name and its place in the file.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,11 +19,13 @@ pub(super) const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The fields of one entry that are not read yet. Fields that are `null` count as absent.
 ///
-/// [`decode`](super::decode) has already reported a name that is given twice, `null` or not: the first one is used.
+/// If a name is given twice, the first field that is not `null` is used; [`decode`](super::decode) has already reported
+/// the error.
 #[derive(Debug)]
 pub(super) struct Fields<'m, 'r, 'd> {
     /// The rows of the fields.
     table: &'static Table,
+    /// Each with its name in the form of [`canonical`].
     remaining: Vec<(String, &'m Member)>,
     report: &'r mut Report<'d>,
 }
@@ -32,29 +34,30 @@ pub(super) struct Fields<'m, 'r, 'd> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'m> {
     pub(super) name: &'m str,
-    pub(super) name_at: &'m Range<usize>,
+    pub(super) name_span: &'m Range<usize>,
     pub(super) node: &'m Node,
 }
 
-/// A text of a list or a map, with its place.
+/// A text that is an item of a list or a member of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Item<'m> {
+    /// Its name in messages, such as `args[0]`, or its key in the object.
     pub(super) name: String,
     pub(super) value: String,
-    pub(super) at: &'m Range<usize>,
+    pub(super) span: &'m Range<usize>,
 }
 
 impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     pub(super) fn new(table: &'static Table, members: &'m [Member], report: &'r mut Report<'d>) -> Self {
         let mut remaining: Vec<(String, &Member)> = Vec::with_capacity(members.len());
-        let mut firsts: HashMap<String, &str> = HashMap::new();
+        let mut first_names: HashMap<String, &str> = HashMap::new();
         for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
             let key = canonical(&member.name);
-            match firsts.get(&key) {
+            match first_names.get(&key) {
                 Some(first) if *first == member.name => {}
                 Some(first) => report.report_two_names(first, member),
                 None => {
-                    firsts.insert(key.clone(), &member.name);
+                    first_names.insert(key.clone(), &member.name);
                     remaining.push((key, member));
                 }
             }
@@ -71,7 +74,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         self.remaining.iter().all(|(key, _)| is_note(key))
     }
 
-    /// Takes all remaining fields, each with its comparable name.
+    /// Takes all remaining fields, each with its name in the form of [`canonical`].
     pub(super) fn take_rest(&mut self) -> Vec<(String, Field<'m>)> {
         let rest = std::mem::take(&mut self.remaining);
         rest.into_iter().map(|(key, member)| (key, Field::of(member))).collect()
@@ -82,7 +85,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         self.row(key).is_some_and(|row| self.remaining.iter().any(|(name, _)| row.is_called(name)))
     }
 
-    /// Returns the row of `key`. A field without one would never be found.
+    /// Returns the row of `key`. Only a field with a row can be found.
     fn row(&self, key: &str) -> Option<&'static Row> {
         let row = self.table.row(key);
         debug_assert!(row.is_some(), "`{key}` has no row in the table `{}`", self.table.title);
@@ -117,8 +120,8 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         Some(Field::of(self.remaining.remove(index).1))
     }
 
-    /// Takes the field `name` if it is a number of a thousand or more: other programs read such a number as
-    /// milliseconds, and no program as seconds. Shortens a time that is longer than [`MAX_DURATION`].
+    /// Takes the field `name` if it is a number of a thousand or more, and returns it as milliseconds: no program reads
+    /// such a number as seconds. Shortens a time that is longer than [`MAX_DURATION`].
     ///
     /// In Claude Code's `.mcp.json`, such a `timeout` is the whole time of a call; in the files of other programs, it
     /// is the time of a request. Claude Code accepts no number below a thousand, so Toolrack reads a smaller number as
@@ -128,12 +131,12 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
             Value::Number(number) => number.as_f64().filter(|number| *number >= 1000.0),
             _ => None,
         };
-        let (found, number) = self
+        let (index, number) = self
             .remaining
             .iter()
             .enumerate()
             .find_map(|(index, (key, member))| Some((index, number(member).filter(|_| key == name)?)))?;
-        self.remaining.remove(found);
+        self.remaining.remove(index);
         Some(seconds(number / 1000.0).map_or(MAX_DURATION, |time| time.min(MAX_DURATION)))
     }
 
@@ -161,20 +164,20 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         items.filter_map(|(index, node)| self.item(format!("{}[{index}]", field.name), node)).collect()
     }
 
-    /// Reads a map to texts. The items are named by their keys.
+    /// Reads an object of texts. The name of each item is its key.
     pub(super) fn map(&mut self, field: Field<'m>) -> Vec<Item<'m>> {
         let Some(members) = field.node.members() else {
             self.report_invalid::<()>(field, "an object of texts, such as `{ \"NAME\": \"value\" }`");
             return Vec::new();
         };
         let mut names = HashSet::new();
-        let present = members.iter().filter(|member| !matches!(member.node.value, Value::Null));
-        let present = present.filter(|member| names.insert(&*member.name));
+        let present_members = members.iter().filter(|member| !matches!(member.node.value, Value::Null));
+        let first_members = present_members.filter(|member| names.insert(&*member.name));
         let item = |member: &'m Member| {
             let item = self.item(format!("{}.{}", field.name, member.name), &member.node)?;
             Some(Item { name: member.name.clone(), ..item })
         };
-        present.filter_map(item).collect()
+        first_members.filter_map(item).collect()
     }
 
     fn item(&mut self, name: String, node: &'m Node) -> Option<Item<'m>> {
@@ -184,11 +187,11 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
             Value::Bool(flag) => flag.to_string(),
             _ => {
                 let message = format!("`{name}` must be text, not {}", node.kind());
-                self.report.error(&node.at, &name, message);
+                self.report.error(&node.span, &name, message);
                 return None;
             }
         };
-        Some(Item { name, value, at: &node.at })
+        Some(Item { name, value, span: &node.span })
     }
 
     /// Takes the field `key`, a whole number within the bounds of its row.
@@ -207,14 +210,14 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         .or_else(|| self.report_invalid(field, &format!("a whole number from {min} to {max}")))
     }
 
-    /// Takes the text `key` and reads it with `parse`, which knows the words of its row.
+    /// Takes the text `key`, which must be one of the words of its row, and reads it with `parse`.
     pub(super) fn word<T>(&mut self, key: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let field = self.take(key)?;
         let word = self.text(field)?;
         let parsed = parse(&word);
         if parsed.is_none() {
             let message = format!("`{key}` must be {}", self.table.words(key));
-            self.report.error(&field.node.at, field.name, message);
+            self.report.error(&field.node.span, field.name, message);
         }
         parsed
     }
@@ -235,18 +238,18 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         }
     }
 
-    /// Reports that the value of `field` must be `expected`. Always returns `None`, which the caller can return in
-    /// turn.
+    /// Reports that the value of `field` must be `expected`. Always returns `None`, so that the caller can return the
+    /// result.
     pub(super) fn report_invalid<T>(&mut self, field: Field<'m>, expected: &str) -> Option<T> {
         let message = format!("`{}` must be {expected}, not {}", field.name, describe(field.node));
-        self.report.error(&field.node.at, field.name, message);
+        self.report.error(&field.node.span, field.name, message);
         None
     }
 }
 
 impl<'m> Field<'m> {
     fn of(member: &'m Member) -> Self {
-        Self { name: &member.name, name_at: &member.name_at, node: &member.node }
+        Self { name: &member.name, name_span: &member.name_span, node: &member.node }
     }
 }
 
@@ -282,16 +285,17 @@ fn parse_duration(text: &str, unit: f64) -> Option<Duration> {
     seconds(number.parse::<f64>().ok()? * unit)
 }
 
-/// Returns the comparable form of a field's name: `startupTimeout` and `startup-timeout` are `startup_timeout`.
+/// Returns the name of a field in snake_case, to compare it: `startupTimeout` and `startup-timeout` become
+/// `startup_timeout`.
 pub(crate) fn canonical(name: &str) -> String {
-    // With room for a few underscores.
+    // The capacity has room for a few underscores.
     let mut out = String::with_capacity(name.len() + 4);
-    let mut after_lower = false;
+    let mut is_after_lower = false;
     for c in name.chars() {
-        if c.is_ascii_uppercase() && after_lower {
+        if c.is_ascii_uppercase() && is_after_lower {
             out.push('_');
         }
-        after_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
+        is_after_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
         out.push(if c == '-' { '_' } else { c.to_ascii_lowercase() });
     }
     out

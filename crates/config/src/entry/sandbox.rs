@@ -29,7 +29,7 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
         Value::Map(members) if is_vs_code_sandbox(members) => {
             let problem = Problem::warning("this is a sandbox of VS Code's, and the server runs without one");
             let hint = "`\"sandbox\": true` gives it one of Toolrack's";
-            fields.report().add(problem.field(field.name).hint(hint), field.name_at);
+            fields.report().add(problem.field(field.name).hint(hint), field.name_span);
             return None;
         }
         Value::Map(members) => members,
@@ -64,7 +64,7 @@ fn is_vs_code_sandbox(members: &[Member]) -> bool {
     !members.is_empty() && members.iter().all(|member| matches!(&*member.name, "filesystem" | "network"))
 }
 
-/// Reads the object `limits`: `read` takes the fields that it knows, and all others are reported as errors.
+/// Reads the object `limits`. `read` takes the fields that it knows; every other field is an error.
 pub(super) fn limits(
     fields: &mut Fields<'_, '_, '_>,
     table: &'static Table,
@@ -87,7 +87,7 @@ pub(super) fn report_unknown(fields: &mut Fields<'_, '_, '_>, prefix: &str) {
     for (_, field) in fields.take_rest() {
         let message = format!("`{prefix}{}` is not a known field", field.name);
         let problem = Problem::error(message).field(field.name);
-        fields.report().add(problem.hint("Toolrack cannot enforce a bound that it does not know"), field.name_at);
+        fields.report().add(problem.hint("Toolrack cannot enforce a bound that it does not know"), field.name_span);
     }
 }
 
@@ -98,7 +98,7 @@ fn paths(fields: &mut Fields<'_, '_, '_>, name: &str) -> Vec<String> {
         item.name = format!("sandbox.{}", item.name);
         if item.value.trim().is_empty() {
             let message = format!("`{}` is empty", item.name);
-            fields.report().error(item.at, &item.name, message);
+            fields.report().error(item.span, &item.name, message);
         }
         check_template(fields, item);
     }

@@ -12,10 +12,10 @@ use crate::{
     rows::{IDP, OAUTH},
 };
 
-/// The longest name of an account.
+/// The maximum number of characters in the name of an account.
 const MAX_ACCOUNT: usize = 64;
 
-/// The grants, as RFCs and entries call them.
+/// The words for the OAuth grants (the ways to get a token) in entries. One grant can have several words.
 const GRANTS: [(&str, Grant); 6] = [
     ("authorization_code", Grant::AuthorizationCode),
     ("client_credentials", Grant::ClientCredentials),
@@ -25,9 +25,8 @@ const GRANTS: [(&str, Grant); 6] = [
     ("enterprise_managed", Grant::EnterpriseManaged),
 ];
 
-/// Reads `oauth = { client_id, client_secret, client_metadata_url, scopes, account, grant }`, and for programs without
-/// a user `private_key`, `key_id`, `assertion`, `idp`; `dpop` binds tokens to a key. Other programs write `clientId`,
-/// `scope` or `CLIENT_ID`, and Cursor calls the object `auth`.
+/// Reads the object `oauth`. Other programs write `clientId`, `scope` or `CLIENT_ID` in it, and Cursor calls the object
+/// `auth`; the names in the tables [`OAUTH`] and [`IDP`] cover these.
 pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     let mut oauth = OAuth::default();
     let Some(field) = fields.take("oauth") else {
@@ -50,11 +49,11 @@ pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     oauth.idp = idp(&mut inner_fields);
     oauth.dpop = inner_fields.take("dpop").and_then(|field| inner_fields.flag(field)).unwrap_or_default();
     if let Some(message) = grant_error(&oauth) {
-        inner_fields.report().error(field.name_at, field.name, message);
+        inner_fields.report().error(field.name_span, field.name, message);
     }
     if oauth.client_secret.is_some() && oauth.client_id.is_none() {
         let message = "`oauth.client_secret` means nothing without `oauth.client_id`";
-        inner_fields.report().error(field.name_at, field.name, message);
+        inner_fields.report().error(field.name_span, field.name, message);
     }
     warn_of_unknown_fields(&mut inner_fields, field.name);
     oauth
@@ -64,13 +63,14 @@ pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
 fn warn_of_unknown_fields(fields: &mut Fields<'_, '_, '_>, table_path: &str) {
     for (_, unknown) in fields.take_rest() {
         let problem = Problem::warning(format!("`{table_path}.{}` is not a known field", unknown.name));
-        fields
-            .report()
-            .add(problem.field(unknown.name).hint("it is ignored, and kept when the file is edited"), unknown.name_at);
+        fields.report().add(
+            problem.field(unknown.name).hint("it is ignored, and kept when the file is edited"),
+            unknown.name_span,
+        );
     }
 }
 
-/// Returns the error of an entry that lacks a field which its grant requires, or has fields that exclude each other.
+/// Returns the error if a field is missing that the grant requires, or if two fields exclude each other.
 fn grant_error(oauth: &OAuth) -> Option<&'static str> {
     let has_both = |value: &TextOrFile| value.text.is_some() && value.file.is_some();
     if has_both(&oauth.private_key) || has_both(&oauth.assertion) {
@@ -113,7 +113,7 @@ fn idp(fields: &mut Fields<'_, '_, '_>) -> Option<IdentityProvider> {
     let (client_id, client_secret) = (text(&mut inner_fields, "client_id"), text(&mut inner_fields, "client_secret"));
     warn_of_unknown_fields(&mut inner_fields, "oauth.idp");
     if token_url.is_none() {
-        inner_fields.report().error(field.name_at, field.name, "`oauth.idp.token_url` is missing");
+        inner_fields.report().error(field.name_span, field.name, "`oauth.idp.token_url` is missing");
     }
     Some(IdentityProvider { token_url: token_url?, client_id, client_secret })
 }
@@ -121,7 +121,7 @@ fn idp(fields: &mut Fields<'_, '_, '_>) -> Option<IdentityProvider> {
 fn text(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<String> {
     let field = fields.take(name)?;
     let value = fields.text(field)?;
-    let item = Item { name: format!("oauth.{}", field.name), value, at: &field.node.at };
+    let item = Item { name: format!("oauth.{}", field.name), value, span: &field.node.span };
     check_template(fields, &item);
     Some(item.value)
 }
@@ -141,7 +141,7 @@ fn scopes(fields: &mut Fields<'_, '_, '_>) -> Vec<String> {
     };
     if !scopes.iter().all(is_scope) {
         let message = format!("`oauth.{}` has a text that is not a valid scope", field.name);
-        fields.report().error(&field.node.at, field.name, message);
+        fields.report().error(&field.node.span, field.name, message);
     }
     scopes
 }
@@ -155,16 +155,17 @@ fn account(fields: &mut Fields<'_, '_, '_>) -> Option<String> {
     report_invalid_account(fields, field)
 }
 
-/// Returns whether `name` is valid for an account: 1 to 64 letters, digits and `_`, `.`, `-`, `@`, `+`.
+/// Returns whether `name` is valid for an account: 1 to 64 letters and digits of any script, and `_`, `.`, `-`, `@`,
+/// `+`.
 #[must_use]
 pub fn is_account_name(name: &str) -> bool {
-    let fits = |c: char| c.is_alphanumeric() || "_.-@+".contains(c);
-    !name.is_empty() && name.chars().count() <= MAX_ACCOUNT && name.chars().all(fits)
+    let is_allowed = |c: char| c.is_alphanumeric() || "_.-@+".contains(c);
+    !name.is_empty() && name.chars().count() <= MAX_ACCOUNT && name.chars().all(is_allowed)
 }
 
 fn report_invalid_account(fields: &mut Fields<'_, '_, '_>, field: Field<'_>) -> Option<String> {
     let message = "`oauth.account` must be 1 to 64 letters, digits and `_`, `.`, `-`, `@`, `+`";
-    fields.report().error(&field.node.at, field.name, message);
+    fields.report().error(&field.node.span, field.name, message);
     None
 }
 
@@ -172,12 +173,12 @@ fn grant(fields: &mut Fields<'_, '_, '_>) -> Grant {
     let Some(field) = fields.take("grant") else {
         return Grant::default();
     };
-    let known = GRANTS.iter().find(|(name, _)| field.node.as_text() == Some(name));
-    known.map_or_else(
+    let known_grant = GRANTS.iter().find(|(name, _)| field.node.as_text() == Some(name));
+    known_grant.map_or_else(
         || {
             let message = "`oauth.grant` must be \"authorization_code\", \"client_credentials\", \"jwt_bearer\" or \
                            \"enterprise_managed\"";
-            fields.report().error(&field.node.at, field.name, message);
+            fields.report().error(&field.node.span, field.name, message);
             Grant::default()
         },
         |(_, grant)| *grant,

@@ -16,7 +16,7 @@ use super::*;
 
 /// Reads `entry` as the server `demo` of no file.
 fn read(entry: &Json) -> (Decoded, Vec<Problem>) {
-    let raw = Member { name: "demo".into(), name_at: 0..0, node: Node::from_json(entry) };
+    let raw = Member { name: "demo".into(), name_span: 0..0, node: Node::from_json(entry) };
     let mut report = Report::new(None, "demo");
     let decoded = decode(&raw, &mut report);
     (decoded, report.into_problems())
@@ -434,7 +434,7 @@ fn a_misspelt_command_gets_a_suggestion() {
 
 #[test]
 fn an_entry_with_an_invalid_name_is_broken() {
-    let raw = Member { name: "a/b".into(), name_at: 0..0, node: Node::from_json(&json!({ "command": "x" })) };
+    let raw = Member { name: "a/b".into(), name_span: 0..0, node: Node::from_json(&json!({ "command": "x" })) };
     let mut report = Report::new(None, "a/b");
     assert!(matches!(decode(&raw, &mut report), Decoded::Broken));
 }

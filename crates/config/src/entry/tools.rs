@@ -7,7 +7,7 @@ use toolrack_host::ToolFilter;
 use super::fields::{Field, Fields};
 use crate::{node::Value, problem::Problem, rows::TOOL_LISTS};
 
-/// Both lists while they are collected.
+/// The names and patterns of allowed and of denied tools, collected from all fields.
 #[derive(Default)]
 struct ToolLists {
     allow: Vec<String>,
@@ -30,7 +30,7 @@ impl ToolLists {
 }
 
 /// Reads `tools = { allow, deny }`, a list of allowed tools, or the fields of other programs for the two.
-pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> ToolFilter {
+pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> ToolFilter {
     let mut lists = ToolLists::default();
     if let Some(field) = fields.take("tools") {
         match &field.node.value {
@@ -49,7 +49,7 @@ pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) ->
     }
     // Each list was checked separately; together they may still be too long.
     ToolFilter::new(&lists.allow, &lists.deny).unwrap_or_else(|error| {
-        fields.report().error(name_at, "tools", format!("`tools`: {error}"));
+        fields.report().error(name_span, "tools", format!("`tools`: {error}"));
         ToolFilter::default()
     })
 }
@@ -62,18 +62,19 @@ fn read_lists(fields: &mut Fields<'_, '_, '_>, lists: &mut ToolLists) {
         lists.add_denied(fields, field);
     }
     for (_, field) in fields.take_rest() {
-        let place = format!("tools.{}", field.name);
-        let problem = Problem::error(format!("`{place}` is not a known field"));
-        fields.report().add(problem.field(place).hint("`tools` has `allow` and `deny`"), field.name_at);
+        let path = format!("tools.{}", field.name);
+        let problem = Problem::error(format!("`{path}` is not a known field"));
+        fields.report().add(problem.field(path).hint("`tools` has `allow` and `deny`"), field.name_span);
     }
 }
 
+/// Reads a list of names and patterns. After an error, it is empty.
 fn globs<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> Vec<String> {
     let globs: Vec<String> = fields.texts(field).into_iter().map(|item| item.value).collect();
     match ToolFilter::new(&globs, &[]) {
         Ok(_) => globs,
         Err(error) => {
-            fields.report().error(&field.node.at, field.name, format!("`{}`: {error}", field.name));
+            fields.report().error(&field.node.span, field.name, format!("`{}`: {error}", field.name));
             Vec::new()
         }
     }

@@ -38,9 +38,9 @@ impl TransportKind {
     }
 }
 
-/// Returns the type of the server: as `type` says, or else by the presence of `command`, `container` or `url`. Reports
-/// an error and returns `None` if that gives no single type.
-pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<TransportKind> {
+/// Returns the type of the server: as `type` says, or else by the presence of `command`, `container` or `url`. If that
+/// gives no type or two of them, reports an error and returns `None`.
+pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Option<TransportKind> {
     if let Some(field) = fields.take("type") {
         let word = fields.text(field)?;
         return match word.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
@@ -50,7 +50,7 @@ pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> O
             "sse" => Some(TransportKind::Sse),
             _ => {
                 let message = format!("`{}` must be `stdio`, `http` or `sse`", field.name);
-                fields.report().error(&field.node.at, field.name, message);
+                fields.report().error(&field.node.span, field.name, message);
                 None
             }
         };
@@ -69,26 +69,26 @@ pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> O
             Problem::error("nothing says how to reach the server").hint(hint)
         }
     };
-    fields.report().add(problem, name_at);
+    fields.report().add(problem, name_span);
     None
 }
 
-pub(super) fn decode(kind: TransportKind, fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Transport {
+pub(super) fn decode(kind: TransportKind, fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Transport {
     match kind {
-        TransportKind::Stdio => Transport::Stdio(stdio(fields, name_at)),
-        TransportKind::Http => Transport::Http(http(fields, name_at)),
-        TransportKind::Sse => Transport::Sse(http(fields, name_at)),
+        TransportKind::Stdio => Transport::Stdio(stdio(fields, name_span)),
+        TransportKind::Http => Transport::Http(http(fields, name_span)),
+        TransportKind::Sse => Transport::Sse(http(fields, name_span)),
     }
 }
 
-fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
+fn stdio(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Stdio {
     let container = super::container::container(fields);
     let command_field = fields.take("command");
     let (command, listed_args) = match command_field.filter(|field| matches!(field.node.value, Value::List(_))) {
         // opencode's form: the program and its arguments in one list.
         Some(field) => listed_command(fields, field),
         None if command_field.is_none() && container.is_some() => (String::new(), None),
-        None => (required_text(fields, command_field, "command", name_at), None),
+        None => (required_text(fields, command_field, "command", name_span), None),
     };
     let args = fields.take("args").map(|field| fields.texts(field));
     let args = match (listed_args, args) {
@@ -99,7 +99,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
         && ["http://", "https://"].iter().any(|start| starts_with_ignoring_case(command.trim_start(), start))
     {
         let message = format!("`{}` is an address, not a program: write it as `url`", field.name);
-        fields.report().error(&field.node.at, field.name, message);
+        fields.report().error(&field.node.span, field.name, message);
     }
     if let Some(field) = command_field
         && args.is_none()
@@ -111,7 +111,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
             Problem::warning("`command` holds white space, and no shell will split it")
                 .field(field.name)
                 .hint("move everything after the program's name into `args`"),
-            &field.node.at,
+            &field.node.span,
         );
     }
     for item in args.iter().flatten() {
@@ -127,20 +127,20 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
     stdio.inherit_env = inherit_env(fields);
     stdio.sandbox = super::sandbox::sandbox(fields);
     stdio.container = container.map(Box::new);
-    super::container::check_conflicts(fields, &stdio, name_at);
+    super::container::check_conflicts(fields, &stdio, name_span);
     stdio
 }
 
-fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
+fn http(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Http {
     let mut http = Http::default();
     let field = fields.take("url");
-    http.url = required_text(fields, field, "url", name_at);
+    http.url = required_text(fields, field, "url", name_span);
     if let Some(field) = field
         && !http.url.is_empty()
         && !["http://", "https://", "$"].iter().any(|start| starts_with_ignoring_case(http.url.trim_start(), start))
     {
         let message = format!("`{}` must begin with `http://` or `https://`", field.name);
-        fields.report().error(&field.node.at, field.name, message);
+        fields.report().error(&field.node.span, field.name, message);
     }
     http.headers = headers(fields);
     http.headers_helper = headers_helper(fields).map(Box::new);
@@ -167,7 +167,7 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
         return Some(Stdio { command, args: args.into_iter().map(|arg| arg.value).collect(), ..Stdio::default() });
     };
     let report_error = |fields: &mut Fields<'_, '_, '_>, message: &str| {
-        fields.report().error(&field.node.at, field.name, format!("`{}` {message}", field.name));
+        fields.report().error(&field.node.span, field.name, format!("`{}` {message}", field.name));
         None
     };
     let Ok(mut words) = shell_words::split(line) else {
@@ -181,11 +181,11 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
             Problem::warning(format!("`{}` has shell syntax, and no shell runs it", field.name))
                 .field(field.name)
                 .hint("put it into a script, or write `[\"sh\", \"-c\", \"…\"]`"),
-            &field.node.at,
+            &field.node.span,
         );
     }
     for word in &words {
-        let item = Item { name: field.name.to_owned(), value: word.clone(), at: &field.node.at };
+        let item = Item { name: field.name.to_owned(), value: word.clone(), span: &field.node.span };
         check_template(fields, &item);
         warn_of_secret(fields, &item);
     }
@@ -193,11 +193,11 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
     Some(Stdio { command, args: words, ..Stdio::default() })
 }
 
-/// Reads a program and its arguments from one list; without arguments (`None`) after an error.
+/// Reads a program and its arguments from one list. After an error, returns no arguments (`None`).
 fn listed_command<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> (String, Option<Vec<Item<'m>>>) {
     let mut items = fields.texts(field);
     if items.first().is_none_or(|item| item.value.trim().is_empty()) {
-        fields.report().error(&field.node.at, field.name, format!("`{}` is empty", field.name));
+        fields.report().error(&field.node.span, field.name, format!("`{}` is empty", field.name));
         return (String::new(), None);
     }
     let command = items.remove(0);
@@ -206,27 +206,27 @@ fn listed_command<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> (Str
     (command.value, Some(items))
 }
 
-/// Reads a text that must exist and not be empty. After an error, the text is empty or unusable, but the reader goes
-/// on, so that the user sees all errors of an entry at once.
+/// Reads a text that is required and must not be empty. After an error, returns a text anyway, so that the reader goes
+/// on and the user sees all errors of an entry at once.
 fn required_text(
     fields: &mut Fields<'_, '_, '_>,
     field: Option<Field<'_>>,
     name: &str,
-    name_at: &Range<usize>,
+    name_span: &Range<usize>,
 ) -> String {
     let Some(field) = field else {
-        fields.report().error(name_at, name, format!("`{name}` is missing"));
+        fields.report().error(name_span, name, format!("`{name}` is missing"));
         return String::new();
     };
     let Value::Text(value) = &field.node.value else {
         let message = format!("`{}` must be text, not {}", field.name, field.node.kind());
-        fields.report().error(&field.node.at, field.name, message);
+        fields.report().error(&field.node.span, field.name, message);
         return String::new();
     };
     if value.trim().is_empty() {
-        fields.report().error(&field.node.at, field.name, format!("`{}` is empty", field.name));
+        fields.report().error(&field.node.span, field.name, format!("`{}` is empty", field.name));
     }
-    let item = Item { name: field.name.to_owned(), value: value.clone(), at: &field.node.at };
+    let item = Item { name: field.name.to_owned(), value: value.clone(), span: &field.node.span };
     warn_of_white_space(fields, &item);
     check_template(fields, &item);
     item.value
@@ -241,10 +241,10 @@ fn env(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
         let env_item = Item { name: format!("env.{}", item.name), ..item.clone() };
         if item.name.is_empty() || item.name.contains(['=', '\0']) {
             let message = "a variable's name cannot be empty or hold `=`";
-            fields.report().error(item.at, &env_item.name, message);
+            fields.report().error(item.span, &env_item.name, message);
         }
         if item.value.contains('\0') {
-            fields.report().error(item.at, &env_item.name, format!("`{}` holds a NUL character", env_item.name));
+            fields.report().error(item.span, &env_item.name, format!("`{}` holds a NUL character", env_item.name));
         }
         warn_of_white_space(fields, &env_item);
         check_template(fields, &env_item);
@@ -255,27 +255,27 @@ fn env(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
 fn cwd(fields: &mut Fields<'_, '_, '_>) -> Option<PathBuf> {
     let field = fields.take("cwd")?;
     let value = fields.text(field)?;
-    let item = Item { name: field.name.to_owned(), value, at: &field.node.at };
+    let item = Item { name: field.name.to_owned(), value, span: &field.node.span };
     check_template(fields, &item);
     Some(item.value.into())
 }
 
-/// Reads `inherit_env`, and `env_vars`, Codex's list of names, which are inherited in addition. Warns if they cannot
-/// be, because `inherit_env` is `none`.
+/// Reads `inherit_env`, and Codex's `env_vars`, a list of further variables to inherit. Warns if `inherit_env` is
+/// `none`, because the server then inherits none of them.
 fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
     let env_vars = fields.take("env_vars");
     let env_vars: Vec<String> =
         env_vars.map(|field| fields.texts(field)).into_iter().flatten().map(|item| item.value).collect();
-    let safe_with = |names: Vec<String>| if names.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(names) };
-    let Some(field) = fields.take("inherit_env") else { return safe_with(env_vars) };
+    let safe_and = |names: Vec<String>| if names.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(names) };
+    let Some(field) = fields.take("inherit_env") else { return safe_and(env_vars) };
     match &field.node.value {
-        Value::Text(word) if word == "safe" => safe_with(env_vars),
+        Value::Text(word) if word == "safe" => safe_and(env_vars),
         Value::Text(word) if word == "all" => InheritEnv::All,
         Value::Text(word) if word == "none" => {
             if !env_vars.is_empty() {
                 let message = format!("`{}` is `none`, so the variables of `env_vars` are not inherited", field.name);
                 let hint = "leave one of the two out";
-                fields.report().add(Problem::warning(message).field(field.name).hint(hint), &field.node.at);
+                fields.report().add(Problem::warning(message).field(field.name).hint(hint), &field.node.span);
             }
             InheritEnv::None
         }
@@ -284,7 +284,7 @@ fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
         }
         _ => {
             let message = format!("`{}` must be `safe`, `all`, `none` or a list of names", field.name);
-            fields.report().error(&field.node.at, field.name, message);
+            fields.report().error(&field.node.span, field.name, message);
             InheritEnv::Safe
         }
     }
@@ -312,7 +312,7 @@ fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
     if let Some(field) = fields.take("bearer_token_env_var")
         && let Some(value) = fields.text(field)
     {
-        let item = Item { name: "headers.Authorization".to_owned(), value, at: &field.node.at };
+        let item = Item { name: "headers.Authorization".to_owned(), value, span: &field.node.span };
         if let Some(value) = variable_placeholder(fields, &item, "Bearer ") {
             add_header(fields, &mut headers, Item { value, ..item });
         }
@@ -326,7 +326,7 @@ fn variable_placeholder(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>, prefix
         return Some(format!("{prefix}${{{}}}", item.value));
     }
     let message = "this must be the name of an environment variable";
-    fields.report().error(item.at, &item.name, message);
+    fields.report().error(item.span, &item.name, message);
     None
 }
 
@@ -335,12 +335,12 @@ fn add_header(fields: &mut Fields<'_, '_, '_>, headers: &mut BTreeMap<String, St
     let name = item.name.strip_prefix("headers.").unwrap_or(&item.name);
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     if name.is_empty() || !name.chars().all(is_token) {
-        fields.report().error(item.at, &item.name, "this cannot be the name of a header");
+        fields.report().error(item.span, &item.name, "this cannot be the name of a header");
     } else if item.value.chars().any(|c| c.is_control() && c != '\t') {
         let message = format!("`{}` holds control characters", item.name);
-        fields.report().error(item.at, &item.name, message);
+        fields.report().error(item.span, &item.name, message);
     } else if headers.keys().any(|other| other.eq_ignore_ascii_case(name)) {
-        fields.report().error(item.at, &item.name, format!("`{}` is given twice", item.name));
+        fields.report().error(item.span, &item.name, format!("`{}` is given twice", item.name));
     } else {
         headers.insert(name.to_owned(), item.value);
     }
@@ -351,31 +351,31 @@ fn warn_of_secret(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     if ["${secret:", "${user:"].iter().any(|secret| item.value.contains(secret)) {
         let message = format!("`{}` puts a secret where every user of this machine can see it with `ps`", item.name);
         let hint = "give it to the server in `env`; many programs read a variable in place of an argument";
-        fields.report().add(Problem::warning(message).field(&item.name).hint(hint).minor(), item.at);
+        fields.report().add(Problem::warning(message).field(&item.name).hint(hint).minor(), item.span);
     }
 }
 
-/// Checks that the placeholders of a text are well-formed, without looking up their values.
+/// Reports malformed placeholders in a text, and those of opencode. Looks up no values.
 pub(super) fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     if let Err(error) = placeholder::check(&item.value) {
         let problem = Problem::error(format!("`{}`: {error}", item.name)).field(&item.name);
-        fields.report().add(problem.hint(error.hint()), item.at);
+        fields.report().add(problem.hint(error.hint()), item.span);
     }
     if let Some(name) = placeholder::opencode_variable(&item.value) {
         let problem = Problem::warning(format!("`{}`: `{{env:{name}}}` is not looked up", item.name));
-        fields.report().add(problem.field(&item.name).hint(format!("write `${{{name}}}`")), item.at);
+        fields.report().add(problem.field(&item.name).hint(format!("write `${{{name}}}`")), item.span);
     }
 }
 
 /// Warns of characters that were probably pasted by mistake: white space at the ends, and invisible characters.
 fn warn_of_white_space(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
-    let defect = if item.value.trim() != item.value {
+    let flaw = if item.value.trim() != item.value {
         "begins or ends with white space"
     } else if item.value.lines().any(|line| text::for_line(line) != line) {
         "holds characters that cannot be seen"
     } else {
         return;
     };
-    let problem = Problem::warning(format!("`{}` {defect}", item.name)).field(&item.name);
-    fields.report().add(problem.hint("it is used unchanged"), item.at);
+    let problem = Problem::warning(format!("`{}` {flaw}", item.name)).field(&item.name);
+    fields.report().add(problem.hint("it is used unchanged"), item.span);
 }

@@ -1,14 +1,14 @@
-//! Reads files of variables as programs that start servers do: `NAME=value` on each line.
+//! Reads env files: files of environment variables, with `NAME=value` on each line.
 
 use crate::placeholder::is_variable_name;
 
-/// The variables of a file, each as its last line says.
+/// The variables of a file. If a name occurs on several lines, the last line counts.
 #[derive(Default)]
 pub(super) struct Variables {
     /// The names and values.
     pub(super) values: Vec<(String, String)>,
     /// The names of variables whose value begins with a quotation mark that is not closed on its line.
-    pub(super) unclosed: Vec<String>,
+    pub(super) unclosed_names: Vec<String>,
 }
 
 /// Returns the variables of `text`.
@@ -16,18 +16,18 @@ pub(super) struct Variables {
 /// Comments, blank lines and the word `export` are ignored; a value may be in quotes, and in double quotes `\n` is a
 /// line break. Any other line is skipped. A `$` has no special meaning.
 pub(super) fn variables(text: &str) -> Variables {
-    let mut found: Vec<(String, Option<String>)> = Vec::new();
+    let mut last_values: Vec<(String, Option<String>)> = Vec::new();
     for (name, value) in text.lines().filter_map(variable) {
-        match found.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) => *known = value,
-            None => found.push((name, value)),
+        match last_values.iter_mut().find(|(known_name, _)| *known_name == name) {
+            Some((_, known_value)) => *known_value = value,
+            None => last_values.push((name, value)),
         }
     }
     let mut variables = Variables::default();
-    for (name, value) in found {
+    for (name, value) in last_values {
         match value {
             Some(value) => variables.values.push((name, value)),
-            None => variables.unclosed.push(name),
+            None => variables.unclosed_names.push(name),
         }
     }
     variables
@@ -54,8 +54,8 @@ fn unquoted(value: &str) -> Option<String> {
     Some(value.split(" #").next().unwrap_or_default().trim_end().to_owned())
 }
 
-/// Returns the part of `rest` before the first double quote without a backslash before it. The rest of the line is a
-/// comment, which may have quotes, too.
+/// Returns the part of `rest` before the closing quote: the first double quote that no backslash escapes. The text
+/// after it is a comment, which may have quotes, too.
 fn before_closing_quote(rest: &str) -> Option<&str> {
     let mut is_escaped = false;
     let end = rest.find(|c: char| {

@@ -1,5 +1,5 @@
-//! Recognizes Toolrack itself among the servers of other programs. Its gateway is one MCP server that offers the tools of
-//! all servers.
+//! Recognizes Toolrack's own gateway among the servers of other programs. The gateway is one MCP server that offers the
+//! tools of all servers.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 /// the endpoint of a daemon with the variable `TOOLRACK_TOKEN`, as `toolrack connect` writes it.
 pub(crate) fn is_gateway(entry: &Json) -> bool {
     let text = |field: &str| entry.get(field).and_then(Json::as_str);
-    if let Some(words) = words(entry) {
+    if let Some(words) = command_words(entry) {
         let mut words = words.into_iter();
         let program = words.next().unwrap_or_default();
         let is_toolrack = Path::new(program).file_stem().is_some_and(|stem| stem == "toolrack");
@@ -19,12 +19,13 @@ pub(crate) fn is_gateway(entry: &Json) -> bool {
     is_endpoint && entry.to_string().contains("TOOLRACK_TOKEN")
 }
 
+/// Returns whether `url` has the path of an endpoint of a daemon: `/mcp`, or a path that ends in it.
 fn is_daemon_endpoint(url: &str) -> bool {
     url.split(['?', '#']).next().is_some_and(|url| url.trim_end_matches('/').ends_with("/mcp"))
 }
 
 /// Returns the command of `entry` with its arguments.
-fn words(entry: &Json) -> Option<Vec<&str>> {
+fn command_words(entry: &Json) -> Option<Vec<&str>> {
     let command = entry.get("command")?;
     // In Zed's older format, `command` is an object with a `path` and `args`.
     let (command, args) = match command {

@@ -13,7 +13,7 @@ use crate::{
 pub(super) struct SourceFile {
     pub(super) client: Client,
     pub(super) path: PathBuf,
-    /// The folder that `${workspaceFolder}` and relative paths refer to.
+    /// The folder that `${workspaceFolder}` in the file means, and that relative paths start from.
     pub(super) folder: PathBuf,
     /// The working folder.
     pub(super) cwd: PathBuf,
@@ -37,7 +37,7 @@ pub(super) fn files_of(client: Client, environment: &Environment, cwd: &Path) ->
     let root = project_root(cwd);
     // The last folder is `cwd` with its links resolved.
     let cwd = folders.last().cloned().unwrap_or_else(|| cwd.to_owned());
-    let file = |path: PathBuf, folder: &Path, from_project| SourceFile {
+    let source_file = |path: PathBuf, folder: &Path, from_project| SourceFile {
         client,
         path,
         folder: folder.to_owned(),
@@ -53,10 +53,11 @@ pub(super) fn files_of(client: Client, environment: &Environment, cwd: &Path) ->
         paths.map(move |path| (folder, path))
     });
     let users_files = UsersFiles::new(user_files.iter().map(PathBuf::as_path));
-    let project_files =
-        project_files.filter(|(_, path)| !users_files.contain(path)).map(|(folder, path)| file(path, folder, true));
+    let project_files = project_files
+        .filter(|(_, path)| !users_files.contain(path))
+        .map(|(folder, path)| source_file(path, folder, true));
     let project_files: Vec<SourceFile> = project_files.collect();
-    project_files.into_iter().chain(user_files.iter().map(|path| file(path.clone(), &root, false))).collect()
+    project_files.into_iter().chain(user_files.iter().map(|path| source_file(path.clone(), &root, false))).collect()
 }
 
 /// Returns the files that a project can bring, relative to each of its folders.
@@ -78,7 +79,7 @@ pub(crate) fn files_of_the_project(client: Client) -> &'static [&'static str] {
 pub(crate) fn files_of_the_user(client: Client, environment: &Environment) -> Vec<PathBuf> {
     let home = environment.home();
     let in_home = |path: &str| home.iter().map(|home| home.join(path)).collect::<Vec<_>>();
-    // The folder of Linux, also for Electron's programs (XDG Base Directory Specification), then that of macOS.
+    // First the folder for configuration on Linux (XDG Base Directory Specification), then that on macOS.
     let xdg = environment.path("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
     let xdg_folders: Vec<PathBuf> = xdg.map_or_else(|| in_home(".config"), |path| vec![path]);
     let config_folders: Vec<PathBuf> =

@@ -13,7 +13,7 @@ use crate::{
     rows::{ENTRY, IDP, OAUTH, Table},
 };
 
-/// The longest name of a secret, in bytes.
+/// The maximum number of bytes in the name of a secret.
 const MAX_NAME: usize = 64;
 
 /// The fields in which secrets are looked for, in this order.
@@ -25,9 +25,12 @@ const OAUTH_SECRETS: &[&str] = &["client_secret", "private_key", "assertion"];
 /// Takes the name of a field and a secret in it, and returns the placeholder for the secret.
 type Store<'s> = dyn FnMut(&str, String) -> String + 's;
 
-/// Replaces each literal secret of `entry` by the placeholder that `store` returns. Secrets are the values of variables,
-/// headers and options (such as `--api-key`) whose names mark them as secrets, passwords and secret parameters in
-/// addresses, tokens of well-known services, and the secrets of a sign-in.
+/// Replaces each literal secret of `entry` by the placeholder that `store` returns. These are secrets:
+///
+/// - values of variables, headers and options (such as `--api-key`) whose names mark them as secrets
+/// - passwords and secret parameters in addresses
+/// - tokens of well-known services
+/// - the secrets of a sign-in
 fn seal(entry: &mut Json, store: &mut Store<'_>) {
     for key in FIELDS {
         for value in fields_called(entry, ENTRY, key) {
@@ -56,8 +59,8 @@ fn fields_called<'j>(object: &'j mut Json, table: &'static Table, key: &str) -> 
 fn seal_named_values(values: &mut Json, store: &mut Store<'_>) {
     for (name, value) in values.as_object_mut().into_iter().flatten() {
         if let Json::String(text) = value {
-            let whole = sealed_value(name, text, store);
-            *text = whole.unwrap_or_else(|| sealed_parts(name, text, BareName::Placeholder, store));
+            let sealed = sealed_value(name, text, store);
+            *text = sealed.unwrap_or_else(|| sealed_parts(name, text, BareName::Placeholder, store));
         }
     }
 }
@@ -82,9 +85,10 @@ fn seal_whole_value(field: &str, value: &mut Json, store: &mut Store<'_>) {
 /// Seals the arguments of a program. The argument after an option such as `--api-key` is a secret as a whole.
 fn seal_arguments(arguments: &mut [Json], store: &mut Store<'_>) {
     let texts: Vec<String> = arguments.iter().filter_map(Json::as_str).map(str::to_owned).collect();
-    let found = mask::spans_of_arguments(texts.iter().map(String::as_str));
-    let sealed: Vec<String> =
-        found.map(|(text, spans)| with_sealed_spans("argument", (text, spans), BareName::Literal, store)).collect();
+    let spans_by_argument = mask::spans_of_arguments(texts.iter().map(String::as_str));
+    let sealed: Vec<String> = spans_by_argument
+        .map(|(text, spans)| with_sealed_spans("argument", (text, spans), BareName::Literal, store))
+        .collect();
     for (argument, sealed) in arguments.iter_mut().filter(|argument| argument.is_string()).zip(sealed) {
         *argument = sealed.into();
     }
@@ -98,8 +102,8 @@ pub struct Sealed {
 
 /// A secret of a new entry, on its way into the store.
 pub struct SealedSecret {
-    /// The name of its variable, header or field in the entry, such as `API_TOKEN` or `url`; `argument` for one among the
-    /// arguments.
+    /// The name of its variable, header or field in the entry, such as `API_TOKEN` or `url`; `argument` for one among
+    /// the arguments.
     pub field: String,
     /// The name under which it is stored.
     pub name: String,
@@ -125,9 +129,10 @@ impl Sealed {
     pub fn add(&mut self, server: &str, field: &str, value: String, used_names: &[String]) -> String {
         let proposed = default_name(server, field);
         let is_free = |name: &str| {
-            !used_names.iter().any(|known| known == name) && self.secrets.iter().all(|secret| secret.name != name)
+            !used_names.iter().any(|used_name| used_name == name)
+                && self.secrets.iter().all(|secret| secret.name != name)
         };
-        let numbered = |number: u32| {
+        let numbered_name = |number: u32| {
             let suffix = format!("-{number}");
             format!("{}{suffix}", &proposed[..proposed.len().min(MAX_NAME - suffix.len())])
         };
@@ -135,7 +140,7 @@ impl Sealed {
             proposed.clone()
         } else {
             // Some number is always free.
-            (2..).map(numbered).find(|name| is_free(name)).unwrap_or(proposed.clone())
+            (2..).map(numbered_name).find(|name| is_free(name)).unwrap_or(proposed.clone())
         };
         let placeholder = format!("${{secret:{name}}}");
         self.secrets.push(SealedSecret { field: field.to_owned(), name, value });
@@ -163,25 +168,25 @@ impl Sealed {
 /// Returns whether `entry` has literal secrets.
 #[must_use]
 pub fn has_secrets(entry: &Json) -> bool {
-    let mut has_some = false;
+    let mut has_secret = false;
     seal(&mut entry.clone(), &mut |_, value| {
-        has_some = true;
+        has_secret = true;
         value
     });
-    has_some
+    has_secret
 }
 
 /// Returns a name such as `github.API_TOKEN`, with only the characters that the name of a secret may have.
 fn default_name(server: &str, field: &str) -> String {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '-' };
-    let name: String = format!("{server}.{field}").chars().map(allowed).collect();
+    let to_allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '-' };
+    let name: String = format!("{server}.{field}").chars().map(to_allowed).collect();
     let name = name.trim_start_matches(['.', '-']);
     let name = &name[..name.len().min(MAX_NAME)];
     if is_stored_secret_name(name) { name.to_owned() } else { "secret".to_owned() }
 }
 
-/// Returns `text`, the value of the variable or header `name`, with its secret replaced by a placeholder; `None` if it
-/// is not a secret as a whole.
+/// Returns `text`, the value of the variable or header `name`, replaced by a placeholder except for an authentication
+/// scheme before it. `None` if the value as a whole is not a secret.
 fn sealed_value(name: &str, text: &str, store: &mut Store<'_>) -> Option<String> {
     let (scheme, rest) = mask::split_scheme(text);
     let value = literal_text(rest, BareName::Placeholder)?;
@@ -190,22 +195,23 @@ fn sealed_value(name: &str, text: &str, store: &mut Store<'_>) -> Option<String>
 }
 
 /// Returns `text`, which is in the field `field`, with its secret parts replaced by placeholders.
-fn sealed_parts(field: &str, text: &str, bare: BareName, store: &mut Store<'_>) -> String {
-    let found = mask::spans_of_arguments([text]).next();
-    found.map_or_else(|| text.to_owned(), |found| with_sealed_spans(field, found, bare, store))
+fn sealed_parts(field: &str, text: &str, bare_name: BareName, store: &mut Store<'_>) -> String {
+    let text_and_spans = mask::spans_of_arguments([text]).next();
+    text_and_spans
+        .map_or_else(|| text.to_owned(), |text_and_spans| with_sealed_spans(field, text_and_spans, bare_name, store))
 }
 
 /// Returns the text with `spans` replaced by placeholders. A span that has placeholders already stays as it is.
 fn with_sealed_spans(
     field: &str,
     (text, spans): (&str, Vec<Range<usize>>),
-    bare: BareName,
+    bare_name: BareName,
     store: &mut Store<'_>,
 ) -> String {
     let mut out = String::new();
     let mut copied = 0;
     for span in spans {
-        let Some(value) = literal_text(&text[span.clone()], bare) else { continue };
+        let Some(value) = literal_text(&text[span.clone()], bare_name) else { continue };
         out.push_str(&text[copied..span.start]);
         out.push_str(&store(field, value));
         copied = span.end;
@@ -213,10 +219,10 @@ fn with_sealed_spans(
     out + &text[copied..]
 }
 
-/// Returns the text without escapes; `None` if it contains a placeholder, is empty, or is the `***` of a value that was
-/// hidden, which an edit refuses.
-fn literal_text(text: &str, bare: BareName) -> Option<String> {
-    let pieces = pieces(text, bare).ok()?.into_iter();
+/// Returns the text without escapes. `None` if it contains a placeholder, is empty, or is `***`: that stands for a
+/// hidden value, and must stay so that the edit refuses it.
+fn literal_text(text: &str, bare_name: BareName) -> Option<String> {
+    let pieces = pieces(text, bare_name).ok()?.into_iter();
     let text: String =
         pieces.map(|piece| if let Piece::Literal(text) = piece { Some(text) } else { None }).collect::<Option<_>>()?;
     Some(text).filter(|text| !text.is_empty() && text != mask::HIDDEN)

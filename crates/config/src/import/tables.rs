@@ -38,7 +38,7 @@ pub(super) enum Meaning {
     Seconds(&'static [&'static str]),
     /// opencode's times in milliseconds: a number, or an object of them (version 2).
     OpenCodeTimes,
-    /// Names of variables that the child inherits.
+    /// Names of variables that the server's process inherits.
     Inherited,
     /// Headers whose values are in variables.
     VariableHeaders,
@@ -52,7 +52,7 @@ pub(super) enum Meaning {
     Ignored,
 }
 
-/// The transport that the field of an address implies, if the entry has no type.
+/// The transport that a field with the server's address implies, if the entry has no type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UrlTransport {
     /// Streamable HTTP.
@@ -68,6 +68,7 @@ use Meaning::{
     Texts, Tools, Type, VariableHeaders,
 };
 
+/// The fields of the other program, each with its meaning. Names are in snake_case.
 type Table = &'static [(&'static str, Meaning)];
 
 /// The fields that mean the same in the files of all programs.

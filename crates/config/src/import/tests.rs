@@ -441,7 +441,7 @@ mod properties {
     use super::super::{Client, Origin, places::SourceFile, texts::TextTranslator};
     use crate::placeholder::{BareName, expand};
 
-    fn translated(client: Client, text: &str, bare: BareName) -> String {
+    fn translated(client: Client, text: &str, bare_name: BareName) -> String {
         let folder = std::path::PathBuf::from("/folder");
         let file = SourceFile {
             client,
@@ -452,17 +452,17 @@ mod properties {
             from_project: false,
         };
         let origin = Origin { file: &file, inputs: Vec::new(), disabled_servers: Vec::new() };
-        TextTranslator::new(&origin).translate("place", text, bare)
+        TextTranslator::new(&origin).translate("place", text, bare_name)
     }
 
     proptest! {
         #[test]
-        fn text_without_placeholders_means_itself_here_too(text in r"[$A-C %x\\{-]{0,30}", bare in any::<bool>()) {
+        fn text_without_placeholders_means_itself_here_too(text in r"[$A-C %x\\{-]{0,30}", bare_name in any::<bool>()) {
             // The texts have no closing brace, and these programs know no placeholder without braces.
-            let bare = if bare { BareName::Placeholder } else { BareName::Literal };
+            let bare_name = if bare_name { BareName::Placeholder } else { BareName::Literal };
             for client in [Client::ClaudeCode, Client::ClaudeDesktop, Client::Cursor, Client::VsCode, Client::OpenCode] {
-                let ours = translated(client, &text, bare);
-                prop_assert_eq!(expand(&ours, bare, &|_| Ok(None)), Ok(text.clone()), "{}", ours);
+                let ours = translated(client, &text, bare_name);
+                prop_assert_eq!(expand(&ours, bare_name, &|_| Ok(None)), Ok(text.clone()), "{}", ours);
             }
         }
 

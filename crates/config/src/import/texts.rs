@@ -48,7 +48,7 @@ impl<'a> TextTranslator<'a> {
         self.origin.file.client
     }
 
-    /// Adds a note, once. Untrusted text in it is made safe to print.
+    /// Adds a note, unless there is an equal one. Makes untrusted text in it safe to print.
     pub(super) fn note(&mut self, note: impl Display) {
         let note = for_line(&note.to_string()).into_owned();
         if !self.notes.contains(&note) {
@@ -58,15 +58,15 @@ impl<'a> TextTranslator<'a> {
 
     /// Translates `text` of the field `field` into Toolrack's grammar, so that it resolves to the same value as in
     /// the other program.
-    pub(super) fn translate(&mut self, field: &str, text: &str, bare: BareName) -> String {
-        let has_curly = self.client() == Client::OpenCode;
+    pub(super) fn translate(&mut self, field: &str, text: &str, bare_name: BareName) -> String {
+        let has_curly_placeholders = self.client() == Client::OpenCode;
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
-        while let Some(at) = rest.find(|c| c == '$' || (has_curly && c == '{')) {
-            out.push_str(&rest[..at]);
-            rest = &rest[at..];
+        while let Some(start) = rest.find(|c| c == '$' || (has_curly_placeholders && c == '{')) {
+            out.push_str(&rest[..start]);
+            rest = &rest[start..];
             let length = match rest.starts_with('$') {
-                true => self.translate_dollar(field, rest, bare, &mut out),
+                true => self.translate_dollar(field, rest, bare_name, &mut out),
                 false => self.translate_curly(field, rest, &mut out),
             };
             rest = &rest[length..];
@@ -74,8 +74,9 @@ impl<'a> TextTranslator<'a> {
         out + rest
     }
 
-    /// Translates the beginning of `text`, which is a `$`; returns the number of bytes that it has translated.
-    fn translate_dollar(&mut self, field: &str, text: &str, bare: BareName, out: &mut String) -> usize {
+    /// Translates the `$` at the beginning of `text`, and the placeholder that it begins. Returns the number of bytes
+    /// that it has translated.
+    fn translate_dollar(&mut self, field: &str, text: &str, bare_name: BareName, out: &mut String) -> usize {
         let inner = match self.client() {
             // opencode's placeholders begin at the brace.
             Client::OpenCode if split_curly(&text[1..]).is_some() => None,
@@ -102,7 +103,7 @@ impl<'a> TextTranslator<'a> {
             return 1 + name.len();
         }
         let would_be_placeholder = text[1..].starts_with(['$', '{'])
-            || (bare == BareName::Placeholder && (!name.is_empty() || text[1..].starts_with("env:")));
+            || (bare_name == BareName::Placeholder && (!name.is_empty() || text[1..].starts_with("env:")));
         if would_be_placeholder {
             self.note(format!(
                 "`{field}`: `$` has no special meaning to {}, so it is written `$$` for Toolrack",
@@ -113,7 +114,7 @@ impl<'a> TextTranslator<'a> {
         1
     }
 
-    /// Translates the text between `${` and `}`.
+    /// Returns the replacement of the placeholder whose text between `${` and `}` is `inner`.
     fn translate_braced(&mut self, field: &str, inner: &str) -> Replacement {
         let file = self.origin.file;
         let (kind, argument) = inner.split_once(':').unwrap_or((inner, ""));
@@ -184,8 +185,8 @@ impl<'a> TextTranslator<'a> {
         Replacement::Variable(name)
     }
 
-    /// Uses a variable for a value that only the other program can find. For the note, `description` describes the
-    /// value.
+    /// Uses a variable for a value that only the other program can find, and notes that the user has to set it.
+    /// `source` is the text that the variable is named after, and `description` describes the value in the note.
     fn variable_for(&mut self, field: &str, source: &str, description: &str) -> Replacement {
         let stem = Path::new(source).file_stem().map_or_else(|| source.into(), |stem| stem.to_string_lossy());
         let name = variable_name(&stem);
@@ -193,7 +194,8 @@ impl<'a> TextTranslator<'a> {
         Replacement::Variable(name)
     }
 
-    /// Translates the beginning of `text`, which is a `{`; returns the number of bytes that it has translated.
+    /// Translates the `{` at the beginning of `text`, and the placeholder that it begins. Returns the number of bytes
+    /// that it has translated.
     fn translate_curly(&mut self, field: &str, text: &str, out: &mut String) -> usize {
         let Some((kind, argument)) = split_curly(text) else {
             out.push('{');

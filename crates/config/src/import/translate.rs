@@ -1,5 +1,5 @@
-//! Translates an entry (the configuration of one server) of another program into an entry of Toolrack. `tables` says what
-//! each field means, and `texts` translates placeholders.
+//! Translates an entry (the configuration of one server) of another program into an entry of Toolrack. `tables` says
+//! what each field means, and `texts` translates placeholders.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -35,16 +35,17 @@ pub(super) struct Translated {
     pub(super) notes: Vec<String>,
 }
 
-/// Translates `raw`, or reports why that is impossible. [`decode`](crate::entry::decode) checks the values later.
+/// Translates the entry `raw`. If it is not an object, reports an error. [`decode`](crate::entry::decode) checks the
+/// values later.
 pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) -> Option<Translated> {
     let Some(members) = raw.node.members() else {
         let message = format!("an entry must be an object, not {}", raw.node.kind());
-        report.add(Problem::error(message), &raw.node.at);
+        report.add(Problem::error(message), &raw.node.span);
         return None;
     };
     let mut translation = Translation {
         texts: TextTranslator::new(origin),
-        out: Vec::new(),
+        fields: Vec::new(),
         address: None,
         type_member: None,
         env_file: Vec::new(),
@@ -55,18 +56,18 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) 
     }
     translation.add_env_file();
     translation.add_type();
-    translation.apply_disabled_servers(&raw.name, &raw.name_at);
-    let Translation { texts, out, .. } = translation;
-    let node = Node { at: raw.node.at.clone(), value: Value::Map(out) };
-    let entry = Member { name: name.into_owned(), name_at: raw.name_at.clone(), node };
+    translation.apply_disabled_servers(&raw.name, &raw.name_span);
+    let Translation { texts, fields, .. } = translation;
+    let node = Node { span: raw.node.span.clone(), value: Value::Map(fields) };
+    let entry = Member { name: name.into_owned(), name_span: raw.name_span.clone(), node };
     Some(Translated { entry, notes: texts.notes })
 }
 
 /// An entry that is being translated.
 struct Translation<'a> {
     texts: TextTranslator<'a>,
-    /// Toolrack's fields so far.
-    out: Vec<Member>,
+    /// The fields of Toolrack's entry that are known so far.
+    fields: Vec<Member>,
     /// The rank of the strongest address so far (a lower rank is stronger), and the transport that its field implies.
     address: Option<(usize, UrlTransport)>,
     /// The member `type`.
@@ -80,14 +81,14 @@ impl Translation<'_> {
         self.texts.client()
     }
 
-    /// Returns `name`, changed if necessary so that it is valid for a server in Toolrack.
+    /// Returns `name`, or a similar name if Toolrack does not accept `name` for a server.
     fn valid_name<'n>(&mut self, name: &'n str) -> Cow<'n, str> {
         if ServerName::new(name).is_ok() {
             return Cow::Borrowed(name);
         }
-        let usable_char =
+        let to_usable =
             |c: char| if c == '/' || for_line(c.encode_utf8(&mut [0; 4])) != c.to_string() { '-' } else { c };
-        let usable: String = name.trim().chars().map(usable_char).collect();
+        let usable: String = name.trim().chars().map(to_usable).collect();
         let usable = &usable[..usable.floor_char_boundary(ServerName::MAX_BYTES)];
         if ServerName::new(usable).is_err() {
             // `decode` will report the problem.
@@ -127,9 +128,9 @@ impl Translation<'_> {
     }
 
     fn leave_out_unknown(&mut self, member: &Member) {
-        let near = intended_name(&member.name, ["command", "args", "env", "url", "headers", "type"]);
-        let why = match near {
-            Some(near) => format!("it is not a known field; `{near}` may be meant"),
+        let similar = intended_name(&member.name, ["command", "args", "env", "url", "headers", "type"]);
+        let why = match similar {
+            Some(similar) => format!("it is not a known field; `{similar}` may be meant"),
             None => "it is not a known field".to_owned(),
         };
         self.note_left_out(&member.name, &why);
@@ -142,18 +143,18 @@ impl Translation<'_> {
 
     /// Adds Toolrack's field `name`, with the position of `member`. If it is set already, the first value stays.
     fn add(&mut self, name: &str, member: &Member, value: Value) {
-        if self.out.iter().any(|other| other.name == name) {
+        if self.fields.iter().any(|other| other.name == name) {
             return self.note_left_out(&member.name, "another field sets it already");
         }
-        self.out.push(positioned_member(name, member, value));
+        self.fields.push(positioned_member(name, member, value));
     }
 
     /// Adds `members` to Toolrack's field `name`, which is an object.
     fn merge(&mut self, name: &str, member: &Member, members: Vec<Member>) {
-        match self.out.iter_mut().find(|other| other.name == name).map(|other| &mut other.node.value) {
+        match self.fields.iter_mut().find(|other| other.name == name).map(|other| &mut other.node.value) {
             Some(Value::Map(known)) => known.extend(members),
             Some(_) => self.note_left_out(&member.name, "another field sets it already"),
-            None => self.out.push(positioned_member(name, member, Value::Map(members))),
+            None => self.fields.push(positioned_member(name, member, Value::Map(members))),
         }
     }
 
@@ -170,7 +171,8 @@ impl Translation<'_> {
         let mut values = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
             let field = format!("{}[{index}]", member.name);
-            values.push(Node { at: node.at.clone(), value: self.translated_value(&field, node, BareName::Literal) });
+            values
+                .push(Node { span: node.span.clone(), value: self.translated_value(&field, node, BareName::Literal) });
         }
         let arguments = values.split_off(values.len().min(1));
         let command = values.pop().map_or(Value::Text(String::new()), |node| node.value);
@@ -192,10 +194,11 @@ impl Translation<'_> {
     }
 
     fn add_texts(&mut self, member: &Member, toolrack_name: &str) {
-        let bare = if matches!(toolrack_name, "env" | "headers") { BareName::Placeholder } else { BareName::Literal };
-        let value = self.translated_value(&member.name, &member.node, bare);
+        let bare_name =
+            if matches!(toolrack_name, "env" | "headers") { BareName::Placeholder } else { BareName::Literal };
+        let value = self.translated_value(&member.name, &member.node, bare_name);
         match value {
-            // Programs write empty lists and objects as defaults, and they set nothing.
+            // An empty list or object sets nothing. Some programs write them as defaults.
             Value::List(nodes) if nodes.is_empty() => {}
             Value::Map(members) if members.is_empty() => {}
             Value::Map(members) => self.merge(toolrack_name, member, members),
@@ -204,16 +207,16 @@ impl Translation<'_> {
     }
 
     /// Returns the value of `node` with the placeholders of all of its texts translated.
-    fn translated_value(&mut self, field: &str, node: &Node, bare: BareName) -> Value {
+    fn translated_value(&mut self, field: &str, node: &Node, bare_name: BareName) -> Value {
         match &node.value {
-            Value::Text(text) => Value::Text(self.texts.translate(field, text, bare)),
+            Value::Text(text) => Value::Text(self.texts.translate(field, text, bare_name)),
             Value::List(nodes) => Value::List(
                 nodes
                     .iter()
                     .enumerate()
                     .map(|(index, node)| Node {
-                        at: node.at.clone(),
-                        value: self.translated_value(&format!("{field}[{index}]"), node, bare),
+                        span: node.span.clone(),
+                        value: self.translated_value(&format!("{field}[{index}]"), node, bare_name),
                     })
                     .collect(),
             ),
@@ -221,7 +224,7 @@ impl Translation<'_> {
                 members
                     .iter()
                     .map(|member| {
-                        let value = self.translated_value(&format!("{field}.{}", member.name), &member.node, bare);
+                        let value = self.translated_value(&format!("{field}.{}", member.name), &member.node, bare_name);
                         positioned_member(&member.name, member, value)
                     })
                     .collect(),
@@ -264,45 +267,50 @@ impl Translation<'_> {
             (Some(rest), Some(home)) => home.join(rest),
             _ => file.folder.join(&path),
         };
-        let shown = path.display();
+        let shown_path = path.display();
         let document = match Document::read(&path) {
             Ok(Some(document)) => document,
-            Ok(None) => return self.note_left_out(&member.name, &format!("there is no file {shown}")),
+            Ok(None) => return self.note_left_out(&member.name, &format!("there is no file {shown_path}")),
             Err(problem) => return self.note_left_out(&member.name, &problem.message),
         };
-        let read = env_file::variables(&document.text);
+        let variables = env_file::variables(&document.text);
         self.texts.note(format!(
-            "`{}`: {} variables of {shown} are imported with their current values",
+            "`{}`: {} variables of {shown_path} are imported with their current values",
             member.name,
-            read.values.len()
+            variables.values.len()
         ));
-        for name in &read.unclosed {
+        for name in &variables.unclosed_names {
             self.note_left_out(&format!("{}.{name}", member.name), "its quotation mark is not closed on its line");
         }
         let escaped = |value: String| Value::Text(value.replace('$', "$$"));
-        self.env_file =
-            read.values.into_iter().map(|(name, value)| positioned_member(&name, member, escaped(value))).collect();
+        self.env_file = variables
+            .values
+            .into_iter()
+            .map(|(name, value)| positioned_member(&name, member, escaped(value)))
+            .collect();
     }
 
     /// Adds the variables of the env file that `env` does not set.
     fn add_env_file(&mut self) {
         let mut variables = std::mem::take(&mut self.env_file);
-        let known = self.out.iter().find(|member| member.name == "env").and_then(|member| member.node.members());
-        variables.retain(|member| !known.unwrap_or_default().iter().any(|known| known.name == member.name));
+        let env_members =
+            self.fields.iter().find(|member| member.name == "env").and_then(|member| member.node.members());
+        variables
+            .retain(|member| !env_members.unwrap_or_default().iter().any(|env_member| env_member.name == member.name));
         if let Some(first) = variables.first().cloned() {
             self.merge("env", &first, variables);
         }
     }
 
-    /// Takes the address in `member` as the server's, unless a field of lower rank has set one already.
+    /// Uses the address in `member`, unless a field of lower rank has set an address already.
     fn add_address(&mut self, member: &Member, rank: usize, transport: UrlTransport) {
         let value = self.translated_value(&member.name, &member.node, BareName::Literal);
         match self.address {
-            Some((better, _)) if better <= rank => {
+            Some((used_rank, _)) if used_rank <= rank => {
                 return self.note_left_out(&member.name, "another address takes precedence");
             }
             Some(_) => {
-                self.out.retain(|other| other.name != "url");
+                self.fields.retain(|other| other.name != "url");
                 self.note_left_out("url", "another address takes precedence");
             }
             None => {}
@@ -311,11 +319,10 @@ impl Translation<'_> {
         self.add("url", member, value);
     }
 
-    /// Adds the type of the server. If the other program's file has none, a server with an address gets one, and a
-    /// server with a command stays without one.
+    /// Adds the type of the server, if the entry has a type or an address. A server with a command needs none.
     fn add_type(&mut self) {
-        let has = |name: &str| self.out.iter().any(|member| member.name == name);
-        let (has_command, url) = (has("command"), self.out.iter().find(|member| member.name == "url").cloned());
+        let has = |name: &str| self.fields.iter().any(|member| member.name == name);
+        let (has_command, url) = (has("command"), self.fields.iter().find(|member| member.name == "url").cloned());
         let Some(type_member) = self.type_member.take() else {
             // If the entry has both a program and an address, `decode` will report that.
             if let (false, Some(url), Some((_, transport))) = (has_command, &url, self.address) {
@@ -339,8 +346,8 @@ impl Translation<'_> {
         self.add("type", &type_member, Value::Text(kind));
     }
 
-    /// Returns the type of a server with an address: by the field that holds the address, or else by the end of the
-    /// path.
+    /// Returns the type of a server with an address: the transport that the field of the address implies, or else the
+    /// type that the end of the URL's path suggests.
     fn guess_type(&mut self, url: &Member, transport: UrlTransport) -> &'static str {
         let path = url.node.as_text().unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
         match transport {
@@ -415,7 +422,7 @@ impl Translation<'_> {
                 Some(name) if node.text("source") == Some("remote") => {
                     self.note_left_out(&format!("{}.{name}", member.name), "it is a variable of another machine");
                 }
-                Some(name) => names.push(Node { at: node.at.clone(), value: Value::Text(name.to_owned()) }),
+                Some(name) => names.push(Node { span: node.span.clone(), value: Value::Text(name.to_owned()) }),
                 None => names.push(node.clone()),
             }
         }
@@ -457,22 +464,26 @@ impl Translation<'_> {
         }
     }
 
-    /// Disables the entry if a setting of the other program's file, outside of the entry, disables the server `name`.
-    fn apply_disabled_servers(&mut self, name: &str, at: &Range<usize>) {
+    /// Disables the entry if the other program's file disables the server `name` by a setting outside of the entry.
+    fn apply_disabled_servers(&mut self, name: &str, name_span: &Range<usize>) {
         let Some((_, setting)) = self.texts.origin().disabled_servers.iter().find(|(disabled, _)| *disabled == name)
         else {
             return;
         };
-        self.out.retain(|member| !matches!(&*member.name, "enabled" | "disabled"));
-        let node = Node { at: at.clone(), value: Value::Bool(false) };
-        self.out.push(Member { name: "enabled".to_owned(), name_at: at.clone(), node });
+        self.fields.retain(|member| !matches!(&*member.name, "enabled" | "disabled"));
+        let node = Node { span: name_span.clone(), value: Value::Bool(false) };
+        self.fields.push(Member { name: "enabled".to_owned(), name_span: name_span.clone(), node });
         self.texts.note(format!("`{setting}` disables this server"));
     }
 }
 
 /// Creates a member of Toolrack's format with the position of the other program's member.
 fn positioned_member(name: &str, member: &Member, value: Value) -> Member {
-    Member { name: name.to_owned(), name_at: member.name_at.clone(), node: Node { at: member.node.at.clone(), value } }
+    Member {
+        name: name.to_owned(),
+        name_span: member.name_span.clone(),
+        node: Node { span: member.node.span.clone(), value },
+    }
 }
 
 /// Returns whole seconds as a number and any other time in milliseconds: `30`, `"1500ms"`. `None` for less than a

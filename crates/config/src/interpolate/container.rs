@@ -1,5 +1,5 @@
-//! Builds the environment of a container. The client of an engine, such as the program `podman`, starts the container and
-//! has variables of its own. It passes some of them to the server in the container.
+//! Builds the environment of a container. The client of the container engine, such as the program `podman`, starts the
+//! container. The client has variables of its own, and passes some of them to the server in the container.
 
 use toolrack_host::{
     ChildPlan, ContainerPlan, ResolveError,

@@ -11,14 +11,15 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::unescaped::Unescaped;
 
-/// The shortest value to search for; a shorter one would be found by chance everywhere.
+/// The minimum number of bytes of a secret to search for. A shorter one would be found by chance everywhere.
 pub(super) const MIN_SECRET: usize = 6;
 
-/// The shortest secret to search for in encoded form; a shorter one is searched for only unchanged and in JSON, because
-/// its encoded form would be found by chance.
+/// The minimum number of bytes of a secret to search for in encoded form. A shorter one is searched for only unchanged
+/// and in JSON, because its encoded form would be found by chance.
 pub(super) const MIN_ENCODED: usize = 8;
 
-/// The longest secret to search for in encoded form; a longer one is a document, which programs encode in lines.
+/// The maximum number of bytes of a secret to search for in encoded form. A longer one is a document, which programs
+/// encode in lines.
 const MAX_ENCODED: usize = 8 * 1024;
 
 /// The characters that are encoded in a query: all but the unreserved ones (RFC 3986, 2.3).
@@ -36,12 +37,12 @@ const ENCODED_IN_SCRIPTS: &AsciiSet =
 /// `\uXXXX`.
 pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([secret.to_owned()]);
-    // Letters and digits are unchanged in JSON and in URLs.
+    // These characters are unchanged in JSON and in URLs.
     let is_plain = secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
     for style in STYLES.iter().filter(|_| !is_plain) {
-        let written = style.write(secret);
+        let json_text = style.write(secret);
         // JSON inside a JSON string, by the same writer or a plain one.
-        forms.extend([style.write(&written), PLAIN.write(&written), written]);
+        forms.extend([style.write(&json_text), PLAIN.write(&json_text), json_text]);
     }
     if !is_plain {
         add_unescaped(secret, &mut forms);
@@ -56,8 +57,8 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     forms
 }
 
-/// Adds the forms in which the escapes of `secret` are decoded. It is also decoded with a backslash before it, because
-/// that changes the meaning of its first character: `\n` is a line break.
+/// Adds the forms in which the escapes of `secret` are decoded. Also decodes `secret` after a backslash, which changes
+/// the meaning of its first character: `\n` is a line break.
 fn add_unescaped(secret: &str, forms: &mut BTreeSet<String>) {
     for text in [secret, &format!("\\{secret}")] {
         let may_continue = false; // A secret is a complete text.
@@ -67,7 +68,7 @@ fn add_unescaped(secret: &str, forms: &mut BTreeSet<String>) {
     }
 }
 
-/// The optional escapes of a JSON writer.
+/// The choices of a program that writes JSON: which characters it escapes, and how.
 #[derive(Clone, Copy)]
 struct Style {
     /// The characters that are written as `\u` and four digits.

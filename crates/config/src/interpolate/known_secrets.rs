@@ -19,7 +19,7 @@ use crate::mask::HIDDEN;
 /// The shortest form of a secret to search for in arguments, in bytes; a shorter one could occur by chance.
 const MIN_IN_ARGUMENTS: usize = 8;
 
-/// The maximum number of remembered secrets. Beyond that, the oldest are forgotten.
+/// The maximum number of remembered secrets. Beyond it, the oldest are forgotten.
 const MAX_SECRETS: usize = 10_000;
 
 /// The maximum number of bytes of all remembered secrets together.
@@ -28,9 +28,9 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// How long a secret is remembered. Secrets of an earlier variant are forgotten first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Retention {
-    /// The secret is forgotten first: a token that will be renewed, or the output of a program that runs repeatedly.
+    /// A token that will be renewed, or the output of a program that runs repeatedly. It is forgotten first.
     Short,
-    /// The secret is kept as long as there is room, because a process may print a configured secret at any time.
+    /// A configured secret, which a process may print at any time. It is kept as long as there is room.
     Long,
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Retention {
 #[derive(Default)]
 pub(super) struct KnownSecrets {
     secrets: BTreeMap<String, Secret>,
-    /// The secrets in each encoding that a text may have them in.
+    /// All forms of the secrets, by their texts.
     forms: BTreeMap<String, Form>,
     /// The prefixes of all forms.
     prefixes: PrefixFilter,
@@ -58,11 +58,11 @@ struct Secret {
     servers: BTreeSet<ServerName>,
 }
 
-/// An encoded or unchanged text of one or more secrets.
+/// A form: the encoded or unchanged text of a secret. Several secrets can have the same form.
 #[derive(Default)]
 struct Form {
     /// The number of secrets that have this form.
-    secrets: usize,
+    secret_count: usize,
     /// The servers that received one of these secrets.
     servers: BTreeSet<ServerName>,
 }
@@ -82,14 +82,14 @@ impl KnownSecrets {
     }
 
     fn add_exactly(&mut self, server: Option<&ServerName>, secret: String, retention: Retention) {
-        if let Some(known) = self.secrets.get_mut(&secret) {
-            known.last_received = self.clock;
-            known.retention = known.retention.max(retention);
+        if let Some(known_secret) = self.secrets.get_mut(&secret) {
+            known_secret.last_received = self.clock;
+            known_secret.retention = known_secret.retention.max(retention);
             // The usual case, because a server receives its headers with each request.
-            if server.is_none_or(|server| known.servers.contains(server)) {
+            if server.is_none_or(|server| known_secret.servers.contains(server)) {
                 return;
             }
-            known.servers.extend(server.cloned());
+            known_secret.servers.extend(server.cloned());
             for form in forms(&secret) {
                 self.forms.entry(form).or_default().servers.extend(server.cloned());
             }
@@ -100,14 +100,14 @@ impl KnownSecrets {
         }
         let forms = forms(&secret);
         if self.prefixes.is_too_small(self.forms.len() + forms.len()) {
-            // With room for twice as many, so that it is not rebuilt for each secret.
+            // The new filter has room for twice as many forms, so that it is not rebuilt for each secret.
             self.rebuild_prefixes(2 * (self.forms.len() + forms.len()));
         }
         for form in forms {
             self.prefixes.add(&form);
             self.longest_form = self.longest_form.max(form.len());
             let form = self.forms.entry(form).or_default();
-            form.secrets += 1;
+            form.secret_count += 1;
             form.servers.extend(server.cloned());
         }
         self.total_bytes += secret.len();
@@ -118,9 +118,9 @@ impl KnownSecrets {
         }
     }
 
-    /// Forgets secrets until a tenth of the room is free. Many are forgotten together, because each call scans all
-    /// others. Secrets of [`Retention::Short`] are forgotten before all others, and older secrets before newer secrets;
-    /// the newest secret stays.
+    /// Forgets secrets until a tenth of the room is free. It forgets many at once, because each call goes through all
+    /// secrets. Secrets of [`Retention::Short`] are forgotten before all others, and older secrets before newer
+    /// secrets; the newest secret stays.
     fn forget(&mut self) {
         let mut oldest: Vec<_> =
             self.secrets.iter().map(|(text, secret)| (secret.retention, secret.last_received, text.clone())).collect();
@@ -133,9 +133,9 @@ impl KnownSecrets {
             self.secrets.remove(&secret);
             self.total_bytes -= secret.len();
             for form in forms(&secret) {
-                if let Some(known) = self.forms.get_mut(&form) {
-                    known.secrets -= 1;
-                    if known.secrets == 0 {
+                if let Some(known_form) = self.forms.get_mut(&form) {
+                    known_form.secret_count -= 1;
+                    if known_form.secret_count == 0 {
                         self.forms.remove(&form);
                     }
                 }
@@ -159,67 +159,72 @@ impl KnownSecrets {
         let views = Views::of_whole_text(text);
         let in_view =
             |view: View<'_>| self.secrets_in(view.text).map(|range| view.original_range(range)).collect::<Vec<_>>();
-        let mut found: Vec<_> = views.iter().flat_map(in_view).collect();
-        found.sort_unstable_by_key(|range| range.start);
+        let mut secret_ranges: Vec<_> = views.iter().flat_map(in_view).collect();
+        secret_ranges.sort_unstable_by_key(|range| range.start);
         let mut concealed = String::new();
-        let (mut shown, mut hidden) = (0, 0);
-        for Range { start, end } in found {
-            if start >= hidden {
-                concealed.push_str(&text[shown..start]);
+        let mut hidden_end = 0;
+        for Range { start, end } in secret_ranges {
+            if start >= hidden_end {
+                concealed.push_str(&text[hidden_end..start]);
                 concealed.push_str(HIDDEN);
             }
-            hidden = hidden.max(end);
-            shown = hidden;
+            hidden_end = hidden_end.max(end);
         }
-        if hidden == 0 { Cow::Borrowed(text) } else { Cow::Owned(concealed + &text[shown..]) }
+        if hidden_end == 0 { Cow::Borrowed(text) } else { Cow::Owned(concealed + &text[hidden_end..]) }
     }
 
     /// Returns the ranges of secrets in `text`, in order: the longest form at each position. They may overlap.
     fn secrets_in(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
-        self.candidates(text).filter_map(|at| self.forms_at(&text[at..]).next().map(|(form, _)| at..at + form.len()))
+        self.candidate_starts(text)
+            .filter_map(|start| self.forms_at(&text[start..]).next().map(|(form, _)| start..start + form.len()))
     }
 
-    /// Returns the length of the longest beginning of `text` whose end is in no secret, whatever text may follow.
+    /// Returns the length of the longest beginning of `text` that does not end inside a secret, whatever text follows.
     pub(super) fn safe_len(&self, text: &str) -> usize {
         if self.forms.is_empty() {
             return text.len();
         }
         let views = Views::of_beginning(text);
-        let unfinished = views.iter().map(|view| view.original_position(self.before_unfinished(view.text)));
-        let mut safe = unfinished.min().unwrap_or(text.len());
-        // That position may be in another secret, or in an escape. Then move to the beginning of that secret or escape,
-        // and look again.
-        let start_of_enclosing = |at: usize| {
-            let in_view =
-                |view: View<'_>| Some(view.original_position(self.start_across(view.text, view.position(at))?));
-            views.escape_around(at).or_else(|| views.iter().find_map(in_view))
+        let unfinished_starts = views.iter().map(|view| view.original_position(self.unfinished_start(view.text)));
+        let mut safe_end = unfinished_starts.min().unwrap_or(text.len());
+        // That position may be in another secret, or in an escape. If it is, move to the beginning of that secret or
+        // escape, and check again.
+        let start_of_enclosing = |offset: usize| {
+            let in_view = |view: View<'_>| {
+                Some(view.original_position(self.start_of_secret_across(view.text, view.position(offset))?))
+            };
+            views.escape_around(offset).or_else(|| views.iter().find_map(in_view))
         };
-        while let Some(start) = start_of_enclosing(safe) {
-            safe = start;
+        while let Some(start) = start_of_enclosing(safe_end) {
+            safe_end = start;
         }
-        safe
+        safe_end
     }
 
-    /// Returns the number of bytes before the first unfinished form, which begins in `text` and may continue in the
-    /// text that follows.
-    fn before_unfinished(&self, text: &str) -> usize {
-        let from = text.floor_char_boundary(text.len().saturating_sub(self.longest_form));
-        let is_unfinished = |at: &usize| {
-            let rest = &text[*at..];
+    /// Returns the position of the first unfinished form: one that begins in `text` and may continue in the text that
+    /// follows. Without such a form, returns the length of `text`.
+    fn unfinished_start(&self, text: &str) -> usize {
+        let search_start = text.floor_char_boundary(text.len().saturating_sub(self.longest_form));
+        let is_unfinished = |start: &usize| {
+            let rest = &text[*start..];
             let next = self.forms.range::<str, _>((Bound::Excluded(rest), Bound::Unbounded)).next();
             next.is_some_and(|(form, _)| form.starts_with(rest))
         };
-        text[from..].char_indices().map(|(at, _)| from + at).find(is_unfinished).unwrap_or(text.len())
+        text[search_start..]
+            .char_indices()
+            .map(|(start, _)| search_start + start)
+            .find(is_unfinished)
+            .unwrap_or(text.len())
     }
 
-    /// Returns the start of the first secret in `text` that begins before `at` and ends after it.
-    fn start_across(&self, text: &str, at: usize) -> Option<usize> {
-        let from = text.floor_char_boundary(at.saturating_sub(self.longest_form));
+    /// Returns the start of the first secret in `text` that begins before `offset` and ends after it.
+    fn start_of_secret_across(&self, text: &str, offset: usize) -> Option<usize> {
+        let search_start = text.floor_char_boundary(offset.saturating_sub(self.longest_form));
         let ends_after =
-            |start: usize| self.forms_at(&text[start..]).next().is_some_and(|(form, _)| start + form.len() > at);
-        self.candidates(&text[from..])
-            .map(|start| from + start)
-            .take_while(|start| *start < at)
+            |start: usize| self.forms_at(&text[start..]).next().is_some_and(|(form, _)| start + form.len() > offset);
+        self.candidate_starts(&text[search_start..])
+            .map(|start| search_start + start)
+            .take_while(|start| *start < offset)
             .find(|start| ends_after(*start))
     }
 
@@ -233,8 +238,9 @@ impl KnownSecrets {
     fn text_has_foreign_secret(&self, text: &str, server: &ServerName) -> bool {
         let is_foreign =
             |(form, known): (&str, &Form)| form.len() >= MIN_IN_ARGUMENTS && !known.servers.contains(server);
-        let is_in = |text: &str| self.candidates(text).any(|at| self.forms_at(&text[at..]).any(is_foreign));
-        Views::of_whole_text(text).iter().any(|view| is_in(view.text))
+        let contains_foreign =
+            |text: &str| self.candidate_starts(text).any(|start| self.forms_at(&text[start..]).any(is_foreign));
+        Views::of_whole_text(text).iter().any(|view| contains_foreign(view.text))
     }
 
     fn value_has_foreign_secret(&self, value: &Value, server: &ServerName) -> bool {
@@ -247,22 +253,22 @@ impl KnownSecrets {
     }
 
     /// Returns the positions in `text` where a form may begin, in one pass for any number of forms.
-    fn candidates<'t>(&self, text: &'t str) -> impl Iterator<Item = usize> + use<'_, 't> {
+    fn candidate_starts<'t>(&self, text: &'t str) -> impl Iterator<Item = usize> + use<'_, 't> {
         // Without forms, there are no positions to try.
         let windows =
             if self.forms.is_empty() { [].windows(PREFIX_LENGTH) } else { text.as_bytes().windows(PREFIX_LENGTH) };
         windows
             .enumerate()
             .filter(|(_, prefix)| self.prefixes.has(prefix))
-            .map(|(at, _)| at)
-            .filter(|at| text.is_char_boundary(*at))
+            .map(|(start, _)| start)
+            .filter(|start| text.is_char_boundary(*start))
     }
 
     /// Returns the forms that `text` begins with, the longest first.
     fn forms_at<'k>(&'k self, text: &str) -> impl Iterator<Item = (&'k str, &'k Form)> {
         // `forms` is sorted, and each form that `rest` begins with sorts before `rest` or equals it. So look at the
-        // greatest form up to `rest`. If `rest` does not begin with it, the forms that are still possible are beginnings
-        // of the part that the two have in common: continue with that part.
+        // greatest form up to `rest`. If `rest` does not begin with it, the forms that are still possible are
+        // beginnings of the part that the two have in common: continue with that part.
         let mut rest = text;
         std::iter::from_fn(move || {
             while !rest.is_empty() {
@@ -283,9 +289,9 @@ impl KnownSecrets {
 /// The length of the prefixes in the filter, in bytes. Every form is at least as long.
 const PREFIX_LENGTH: usize = 4;
 
-/// The minimum and maximum size of the filter, as exponents of two in its number of bits. Even with the maximum number
-/// of secrets, only one position in eight matches by chance.
-const SIZES: RangeInclusive<u32> = 12..=20;
+/// The minimum and maximum size of the filter: the filter has two to the power of this number of bits. Even with the
+/// maximum number of secrets, only one position in eight matches by chance.
+const SIZE_EXPONENTS: RangeInclusive<u32> = 12..=20;
 
 /// The number of bits of the filter for each form, until the filter has its greatest size.
 const BITS_PER_FORM: usize = 64;
@@ -295,21 +301,22 @@ const BITS_PER_FORM: usize = 64;
 #[derive(Default)]
 struct PrefixFilter {
     bits: Vec<u64>,
-    /// The exponent of two in the number of its bits.
-    size: u32,
+    /// The filter has two to the power of this number of bits.
+    size_exponent: u32,
 }
 
 impl PrefixFilter {
     /// Creates an empty filter with room for `forms` forms.
     fn for_forms(forms: usize) -> Self {
-        let min_size = (forms * BITS_PER_FORM).next_power_of_two().ilog2();
-        let size = min_size.clamp(*SIZES.start(), *SIZES.end());
-        Self { bits: vec![0; (1 << size) / 64], size }
+        let min_exponent = (forms * BITS_PER_FORM).next_power_of_two().ilog2();
+        let size_exponent = min_exponent.clamp(*SIZE_EXPONENTS.start(), *SIZE_EXPONENTS.end());
+        Self { bits: vec![0; (1 << size_exponent) / 64], size_exponent }
     }
 
     /// Returns whether `forms` forms need a larger filter, and a larger one is allowed.
     fn is_too_small(&self, forms: usize) -> bool {
-        self.bits.is_empty() || (self.size < *SIZES.end() && forms * BITS_PER_FORM > 1 << self.size)
+        self.bits.is_empty()
+            || (self.size_exponent < *SIZE_EXPONENTS.end() && forms * BITS_PER_FORM > 1 << self.size_exponent)
     }
 
     fn add(&mut self, form: &str) {
@@ -327,8 +334,8 @@ impl PrefixFilter {
     /// Returns the bit of a prefix: its bytes as a number, spread by a multiplication (Fibonacci hashing).
     fn bit(&self, prefix: &[u8]) -> usize {
         let number = prefix.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
-        // The size of an unused filter is 0, and a shift by 32 bits would overflow.
-        (number.wrapping_mul(0x9e37_79b1) >> (32 - self.size.max(1))) as usize
+        // The exponent of an unused filter is 0, and a shift by 32 bits would overflow.
+        (number.wrapping_mul(0x9e37_79b1) >> (32 - self.size_exponent.max(1))) as usize
     }
 }
 
@@ -389,7 +396,7 @@ mod tests {
         let compared = |secrets: usize| {
             let known = known((0..secrets).map(token));
             assert!(matches!(known.conceal(&text), Cow::Borrowed(_)));
-            known.candidates(&text).count()
+            known.candidate_starts(&text).count()
         };
         let (few, many) = (compared(10), compared(5_000));
         assert!(many <= few + text.len() / 8, "{few} {many} of {}", text.len());

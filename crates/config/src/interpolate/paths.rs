@@ -40,16 +40,16 @@ impl Values {
         path.into_os_string().into_string().map_err(|_| ResolveError::new(format!("`{field}` is not UTF-8 text")))
     }
 
-    /// Returns the command and the working folder of `spec`. Those of a container are paths in its image, where the
-    /// home folder of this machine has no meaning.
+    /// Returns the command and the working folder of `spec`. In a container, both are paths in its image, where `~` has
+    /// no meaning.
     pub(super) fn program(&self, spec: &Stdio) -> Result<(String, Option<PathBuf>), ResolveError> {
-        let path = |field: &str, text: &str| match spec.container {
+        let resolve = |field: &str, text: &str| match spec.container {
             Some(_) => self.resolve(field, text, BareName::Literal),
             None => self.resolve_text_path(field, text),
         };
-        let command = path("command", &spec.command)?;
+        let command = resolve("command", &spec.command)?;
         let folder = match spec.cwd.as_deref().and_then(Path::to_str) {
-            Some(text) => Some(path("cwd", text)?.into()),
+            Some(text) => Some(resolve("cwd", text)?.into()),
             None => spec.cwd.clone(),
         };
         Ok((command, folder))

@@ -1,5 +1,5 @@
-//! Fills in the placeholders such as `${SECRET}` in the settings with which Toolrack signs in to a server (`oauth`), and
-//! reads the files that these settings name.
+//! Fills in the placeholders such as `${SECRET}` in the settings with which Toolrack signs in to a server (`oauth`),
+//! and reads the files that these settings name.
 
 use std::{fs::File, io::Read as _, path::Path};
 
@@ -11,13 +11,14 @@ use toolrack_host::{
 use super::{BareName, Interpolate, Values};
 use crate::needs::oauth_texts;
 
-/// The longest key or assertion, in bytes.
+/// The maximum size of a file with a key or an assertion, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
-/// The shortest line of a key that is concealed on its own. A shorter one, such as the last line, could occur in other
-/// texts by chance.
+/// The minimum length of a line of a key that is concealed on its own. A shorter line, such as the last one, could
+/// occur in other texts by chance.
 const MIN_LINE_BYTES: usize = 16;
 
 impl Interpolate {
+    /// Returns `oauth` with its placeholders filled in, and with the content of its files as texts.
     pub(super) async fn filled_oauth(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {
         let server = None; // These values go to the authorization server, and to no MCP server.
         let values = self.values(server, oauth_texts(oauth).into_iter().map(|(_, text)| text)).await;
@@ -35,10 +36,11 @@ impl Interpolate {
         };
         let idp_secret = filled.idp.as_ref().and_then(|idp| idp.client_secret.clone());
         // A server may repeat a key without its line breaks, so each line of it counts as a secret.
-        let key = filled.private_key.text.iter().flat_map(|key| key.lines());
-        let lines = key.filter(|line| line.len() >= MIN_LINE_BYTES && !line.starts_with("-----")).map(str::to_owned);
+        let key_lines = filled.private_key.text.iter().flat_map(|key| key.lines());
+        let secret_lines =
+            key_lines.filter(|line| line.len() >= MIN_LINE_BYTES && !line.starts_with("-----")).map(str::to_owned);
         let whole_values = [filled.client_secret.clone(), idp_secret, filled.assertion.text.clone()];
-        let secrets: Vec<String> = whole_values.into_iter().flatten().chain(lines).collect();
+        let secrets: Vec<String> = whole_values.into_iter().flatten().chain(secret_lines).collect();
         self.remember(server, values.into_secrets().into_iter().chain(secrets));
         Ok(filled)
     }
@@ -83,6 +85,7 @@ impl Filler<'_> {
     }
 }
 
+/// Reads a file of text, without white space at its ends. The error is the reason, for a message.
 fn read_file(path: &Path) -> Result<String, String> {
     if !path.is_absolute() {
         return Err("write the full path, beginning with `/` or `~/`".to_owned());
@@ -94,7 +97,7 @@ fn read_file(path: &Path) -> Result<String, String> {
     let file = File::open(path).map_err(|error| error.kind().to_string())?;
     let mut text = String::new();
     match file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text) {
-        Ok(read) if read as u64 > MAX_FILE_BYTES => Err(format!("it is larger than {} KiB", MAX_FILE_BYTES / 1024)),
+        Ok(length) if length as u64 > MAX_FILE_BYTES => Err(format!("it is larger than {} KiB", MAX_FILE_BYTES / 1024)),
         Ok(_) if text.trim().is_empty() => Err("it is empty".to_owned()),
         Ok(_) => Ok(text.trim().to_owned()),
         Err(error) => Err(error.kind().to_string()),

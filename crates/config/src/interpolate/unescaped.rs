@@ -1,34 +1,32 @@
-//! Decodes the escapes of JSON, so that a secret is found in JSON, and in JSON inside JSON strings at any depth,
-//! however the writer escaped it.
+//! Decodes the escapes of JSON, so that a secret is found in JSON, and in JSON inside JSON strings at any depth.
 //!
-//! Each time that a text is written into JSON, the backslashes before an escaped character are doubled and one more is
-//! added. So their number only depends on the depth, and is ignored.
+//! The number of backslashes before an escaped character is ignored, because it depends only on the depth: each time
+//! that a text is written into JSON, they are doubled and one more is added.
 
 use std::ops::Range;
 
 /// The maximum number of backslashes in a row that count as an escape: only JSON nested ten times has more.
 ///
-/// While more text may follow, `KnownSecrets::safe_len` holds back an escape at the end of a text until the escape is
-/// complete. It does not hold back more backslashes than this.
+/// The limit bounds the text that `KnownSecrets::safe_len` holds back: it waits for the end of an incomplete escape.
 const MAX_RUN: usize = 1_024;
 
 /// A text without escapes, and the origin of each part.
 #[derive(Debug)]
 pub(super) struct Unescaped {
     text: String,
-    /// Each entry is the start of a part: in `text`, and in the original. They are sorted by both. A part ends where
-    /// the next one starts. It is as long in `text` as in the original, unless it is a decoded escape, which is longer
-    /// in the original.
+    /// The start of each part in `text`, and its start in the original, sorted by both. A part ends where the next one
+    /// starts. A part is as long in `text` as in the original, except for a decoded escape, which is longer in the
+    /// original.
     parts: Vec<(usize, usize)>,
 }
 
-/// The text after backslashes.
+/// An escape: backslashes and the text after them. The end is the position after the escape.
 enum Escape {
     /// A character, and the end of the escape.
     Character(char, usize),
     /// One half of a character beyond U+FFFF, and the end of the escape.
     Half(u16, usize),
-    /// An escape that the end of the text cuts off: the character that it is if no text follows, and its end.
+    /// An escape that the end of the text cuts off, and its end. The character is the result if no text follows.
     Open(Option<char>, usize),
     /// Too many backslashes, and their end.
     Endless(usize),
@@ -84,10 +82,11 @@ impl Unescaped {
         &self.text
     }
 
-    /// Returns the start in the original of the character at `at` of [`Self::text`], including its backslashes.
-    pub(super) fn original_position(&self, at: usize) -> usize {
-        let (start, original) = self.parts[self.parts.partition_point(|(start, _)| *start <= at) - 1];
-        original + (at - start)
+    /// Returns the position in the original of the character at `offset` of [`Self::text`]: for a decoded escape, the
+    /// position of its first backslash.
+    pub(super) fn original_position(&self, offset: usize) -> usize {
+        let (start, original) = self.parts[self.parts.partition_point(|(start, _)| *start <= offset) - 1];
+        original + (offset - start)
     }
 
     /// Like [`Self::original_position`], for a range that is not empty.
@@ -101,19 +100,20 @@ impl Unescaped {
         self.original_position(range.start)..end
     }
 
-    /// Returns the position in [`Self::text`] of the original's `at`; inside an escape, the start of its character.
-    pub(super) fn position(&self, at: usize) -> usize {
-        let next = self.parts.partition_point(|(_, original)| *original <= at);
+    /// Returns the position in [`Self::text`] of the byte `offset` of the original. If the byte is inside an escape,
+    /// returns the position of the decoded character.
+    pub(super) fn position(&self, offset: usize) -> usize {
+        let next = self.parts.partition_point(|(_, original)| *original <= offset);
         let (start, original) = self.parts[next - 1];
-        // `text` lacks an escape that is cut off at the end of the original, and `at` may be in that escape.
-        if self.is_escape(next - 1) { start } else { (start + (at - original)).min(self.text.len()) }
+        // `text` lacks an escape that is cut off at the end of the original, and `offset` may be in that escape.
+        if self.is_escape(next - 1) { start } else { (start + (offset - original)).min(self.text.len()) }
     }
 
-    /// Returns the start of the escape that contains the original's `at`, if there is one.
-    pub(super) fn escape_around(&self, at: usize) -> Option<usize> {
-        let part = self.parts.partition_point(|(_, original)| *original <= at) - 1;
+    /// Returns the start of the escape in the original that begins before the byte `offset` and contains it.
+    pub(super) fn escape_around(&self, offset: usize) -> Option<usize> {
+        let part = self.parts.partition_point(|(_, original)| *original <= offset) - 1;
         let original = self.parts[part].1;
-        (original < at && self.is_escape(part)).then_some(original)
+        (original < offset && self.is_escape(part)).then_some(original)
     }
 
     fn is_escape(&self, part: usize) -> bool {
@@ -124,45 +124,45 @@ impl Unescaped {
 
 /// Returns the escape that begins with the backslash at `start`, including both halves of its character.
 fn whole_escape(text: &str, start: usize) -> Escape {
-    let (first, middle) = match escape(text, start) {
-        Escape::Half(first, middle) => (first, middle),
+    let (first, first_end) = match escape(text, start) {
+        Escape::Half(first, first_end) => (first, first_end),
         whole => return whole,
     };
-    let lone = || Escape::Character(char::REPLACEMENT_CHARACTER, middle);
+    let lone_half = || Escape::Character(char::REPLACEMENT_CHARACTER, first_end);
     if !(0xd800..0xdc00).contains(&first) {
-        return lone();
+        return lone_half();
     }
-    match text.as_bytes().get(middle) {
-        None => Escape::Open(Some(char::REPLACEMENT_CHARACTER), middle),
-        Some(b'\\') => match escape(text, middle) {
+    match text.as_bytes().get(first_end) {
+        None => Escape::Open(Some(char::REPLACEMENT_CHARACTER), first_end),
+        Some(b'\\') => match escape(text, first_end) {
             Escape::Half(second, end) => match char::decode_utf16([first, second]).next() {
                 Some(Ok(character)) => Escape::Character(character, end),
-                _ => lone(),
+                _ => lone_half(),
             },
-            Escape::Open(..) => Escape::Open(Some(char::REPLACEMENT_CHARACTER), middle),
-            _ => lone(),
+            Escape::Open(..) => Escape::Open(Some(char::REPLACEMENT_CHARACTER), first_end),
+            _ => lone_half(),
         },
-        Some(_) => lone(),
+        Some(_) => lone_half(),
     }
 }
 
 /// Returns the escape that begins with the backslash at `start`.
 fn escape(text: &str, start: usize) -> Escape {
     let bytes = text.as_bytes();
-    let mut at = start;
+    let mut position = start;
     loop {
-        match &bytes[at..] {
-            [b'\\', ..] => at += 1,
+        match &bytes[position..] {
+            [b'\\', ..] => position += 1,
             // A backslash that is written as its number.
-            [b'u', digits @ ..] if hex_number(digits) == Some(u16::from(b'\\')) => at += 5,
+            [b'u', digits @ ..] if hex_number(digits) == Some(u16::from(b'\\')) => position += 5,
             _ => break,
         }
     }
-    if at - start > MAX_RUN {
-        return Escape::Endless(at);
+    if position - start > MAX_RUN {
+        return Escape::Endless(position);
     }
-    let Some(character) = text[at..].chars().next() else { return Escape::Open(None, at) };
-    let end = at + character.len_utf8();
+    let Some(character) = text[position..].chars().next() else { return Escape::Open(None, position) };
+    let end = position + character.len_utf8();
     let decoded = match character {
         'n' => '\n',
         'r' => '\r',

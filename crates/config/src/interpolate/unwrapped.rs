@@ -9,7 +9,7 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(super) struct Unwrapped {
     text: String,
-    /// The starts of the parts, in `text` and in the original, sorted by both.
+    /// The start of each part in `text`, and its start in the original, sorted by both.
     parts: Vec<(usize, usize)>,
 }
 
@@ -22,14 +22,14 @@ impl Unwrapped {
     pub(super) fn of(text: &str, may_continue: bool) -> Option<Self> {
         let bytes = text.as_bytes();
         let mut unwrapped = Self { text: String::new(), parts: vec![(0, 0)] };
-        let (mut at, mut copied) = (0, 0);
-        while let Some(start) = next_break(bytes, at) {
-            at = break_end(bytes, start);
+        let (mut end, mut copied) = (0, 0);
+        while let Some(start) = next_break(bytes, end) {
+            end = break_end(bytes, start);
             let is_after_encoded = start > 0 && is_encoded(bytes[start - 1]);
-            let is_before_encoded = bytes.get(at).map_or(may_continue, |next| is_encoded(*next));
+            let is_before_encoded = bytes.get(end).map_or(may_continue, |next| is_encoded(*next));
             if is_after_encoded && is_before_encoded {
-                unwrapped.leave_out(&text[copied..start], at);
-                copied = at;
+                unwrapped.leave_out(&text[copied..start], end);
+                copied = end;
             }
         }
         let trimmed = text[copied..].trim_end_matches([' ', '\t']);
@@ -47,7 +47,7 @@ impl Unwrapped {
         Some(unwrapped)
     }
 
-    /// Copies `part`, after which a break is left out; the original continues at `next`.
+    /// Adds `part`, and leaves out the break after it. The original continues at `next`.
     fn leave_out(&mut self, part: &str, next: usize) {
         self.text.push_str(part);
         self.parts.push((self.text.len(), next));
@@ -58,11 +58,11 @@ impl Unwrapped {
         &self.text
     }
 
-    /// Returns the position in the original of the character at `at` of [`Self::text`].
-    pub(super) fn original_position(&self, at: usize) -> usize {
-        let part = self.parts.partition_point(|(start, _)| *start <= at) - 1;
+    /// Returns the position in the original of the character at `offset` of [`Self::text`].
+    pub(super) fn original_position(&self, offset: usize) -> usize {
+        let part = self.parts.partition_point(|(start, _)| *start <= offset) - 1;
         let (start, original) = self.parts[part];
-        original + (at - start)
+        original + (offset - start)
     }
 
     /// Like [`Self::original_position`], for a range that is not empty, including breaks inside it.
@@ -70,12 +70,13 @@ impl Unwrapped {
         self.original_position(range.start)..self.original_position(range.end - 1) + 1
     }
 
-    /// Returns the position in [`Self::text`] of the original's `at`; inside a removed break, the position after it.
-    pub(super) fn position(&self, at: usize) -> usize {
-        let part = self.parts.partition_point(|(_, original)| *original <= at) - 1;
+    /// Returns the position in [`Self::text`] of the byte `offset` of the original. If the byte is inside a removed
+    /// break, returns the position after the break.
+    pub(super) fn position(&self, offset: usize) -> usize {
+        let part = self.parts.partition_point(|(_, original)| *original <= offset) - 1;
         let (start, original) = self.parts[part];
         let end = self.parts.get(part + 1).map_or(self.text.len(), |(next, _)| *next);
-        (start + (at - original)).min(end)
+        (start + (offset - original)).min(end)
     }
 }
 
@@ -84,16 +85,16 @@ fn is_encoded(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte)
 }
 
-/// Returns the start of the next break at or after `from`, including the spaces before it.
+/// Returns the start of the next break at or after `from`. The spaces before a break belong to it.
 fn next_break(bytes: &[u8], from: usize) -> Option<usize> {
-    let at = from + bytes[from..].iter().position(|byte| is_break(*byte))?;
-    let spaces = bytes[from..at].iter().rev().take_while(|byte| is_space(**byte)).count();
-    Some(at - spaces)
+    let line_end = from + bytes[from..].iter().position(|byte| is_break(*byte))?;
+    let spaces = bytes[from..line_end].iter().rev().take_while(|byte| is_space(**byte)).count();
+    Some(line_end - spaces)
 }
 
-/// Returns the end of the breaks and spaces that begin at `at`.
-fn break_end(bytes: &[u8], at: usize) -> usize {
-    at + bytes[at..].iter().take_while(|byte| is_break(**byte) || is_space(**byte)).count()
+/// Returns the end of the breaks and spaces that begin at `start`.
+fn break_end(bytes: &[u8], start: usize) -> usize {
+    start + bytes[start..].iter().take_while(|byte| is_break(**byte) || is_space(**byte)).count()
 }
 
 fn is_break(byte: u8) -> bool {

@@ -1,5 +1,5 @@
-//! Makes the views of a text in which secrets are searched. A view is the text in another form, such as without escapes,
-//! together with the place of each part in the unchanged text.
+//! Makes the views of a text in which secrets are searched. A view is the text in another form, such as without
+//! escapes, together with the place of each part in the unchanged text.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ impl<'t> Views<'t> {
         Self::of(text, false)
     }
 
-    /// Creates the views of the beginning of a text, of which more may follow.
+    /// Creates the views of the beginning of a text, after which more text may follow.
     pub(super) fn of_beginning(text: &'t str) -> Self {
         Self::of(text, true)
     }
@@ -39,7 +39,7 @@ impl<'t> Views<'t> {
         Self { text, unescaped, unwrapped }
     }
 
-    /// Returns all views that differ.
+    /// Returns the unchanged text, and each other view that differs from it.
     pub(super) fn iter(&self) -> impl Iterator<Item = View<'_>> {
         let (unescaped, unwrapped) = (self.unescaped.as_ref(), self.unwrapped.as_ref());
         let as_it_is = View { text: self.text, unescaped: None, unwrapped: None };
@@ -48,17 +48,17 @@ impl<'t> Views<'t> {
         [Some(as_it_is), without_escapes, without_breaks].into_iter().flatten()
     }
 
-    /// Returns the start of the escape that contains the text's `at`, if there is one.
-    pub(super) fn escape_around(&self, at: usize) -> Option<usize> {
-        self.unescaped.as_ref()?.escape_around(at)
+    /// Returns the start of the escape that contains the byte `offset` of the unchanged text, if there is one.
+    pub(super) fn escape_around(&self, offset: usize) -> Option<usize> {
+        self.unescaped.as_ref()?.escape_around(offset)
     }
 }
 
 impl View<'_> {
-    /// Returns the position in the unchanged text of the character at `at` of [`Self::text`].
-    pub(super) fn original_position(self, at: usize) -> usize {
-        let at = self.unwrapped.map_or(at, |view| view.original_position(at));
-        self.unescaped.map_or(at, |view| view.original_position(at))
+    /// Returns the position in the unchanged text of the character at `offset` of [`Self::text`].
+    pub(super) fn original_position(self, offset: usize) -> usize {
+        let offset = self.unwrapped.map_or(offset, |view| view.original_position(offset));
+        self.unescaped.map_or(offset, |view| view.original_position(offset))
     }
 
     /// Like [`Self::original_position`], for a range that is not empty.
@@ -67,9 +67,9 @@ impl View<'_> {
         self.unescaped.map_or_else(|| range.clone(), |view| view.original_range(&range))
     }
 
-    /// Returns the position in [`Self::text`] of the unchanged text's `at`.
-    pub(super) fn position(self, at: usize) -> usize {
-        let at = self.unescaped.map_or(at, |view| view.position(at));
-        self.unwrapped.map_or(at, |view| view.position(at))
+    /// Returns the position in [`Self::text`] of the byte `offset` of the unchanged text.
+    pub(super) fn position(self, offset: usize) -> usize {
+        let offset = self.unescaped.map_or(offset, |view| view.position(offset));
+        self.unwrapped.map_or(offset, |view| view.position(offset))
     }
 }

@@ -25,25 +25,26 @@ pub(super) fn clean_environment(spec: &Stdio, plan: &mut ChildPlan) {
     }
     if plan.cwd.is_some() {
         plan.env.retain(|(name, _)| {
-            !WORKING_FOLDER_VARIABLES.iter().any(|folder| name == folder && !spec.env.contains_key(*folder))
+            !WORKING_FOLDER_VARIABLES.iter().any(|variable| name == variable && !spec.env.contains_key(*variable))
         });
     }
 }
 
-/// Creates the working folder `cwd` of a server if it is directly below `own`; returns its real path. Only the user has
-/// access to it. Links on the way to `own` are followed, because no server can create any there.
-pub(super) fn create_own_folder(cwd: &Path, own: &Path) -> Result<PathBuf, ResolveError> {
-    if cwd.parent() != Some(own) {
+/// Creates the working folder `cwd` of a server if it is directly below `own_folders`, with access only for the user.
+/// Returns its real path. Follows links on the way to `own_folders`, because no server can create any there.
+pub(super) fn create_own_folder(cwd: &Path, own_folders: &Path) -> Result<PathBuf, ResolveError> {
+    if cwd.parent() != Some(own_folders) {
         return Ok(cwd.to_owned());
     }
     let created =
-        create_private_folder(own).and_then(|()| create_private_folder(cwd)).and_then(|()| cwd.canonicalize());
+        create_private_folder(own_folders).and_then(|()| create_private_folder(cwd)).and_then(|()| cwd.canonicalize());
     created.map_err(|error| {
         ResolveError::new(format!("its working folder {} cannot be made: {}", cwd.display(), error.kind()))
     })
 }
 
-/// Creates a folder that only the user can access. Setting its mode fails if it belongs to another user.
+/// Creates a folder that only the user can access. If it exists and belongs to another user, setting its mode is an
+/// error.
 fn create_private_folder(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);

@@ -21,9 +21,9 @@ pub(super) fn hash_unswitched(mut entry: Node) -> String {
     hash(&entry)
 }
 
-/// Sets `enabled` in an entry as it is shown: left out for `true`, which is the default.
-pub(super) fn set_shown_enabled(shown: &mut Json, enabled: bool) {
-    if let Json::Object(fields) = shown {
+/// Sets `enabled` in the view of an entry. `true` is the default, and left out.
+pub(super) fn set_shown_enabled(view: &mut Json, enabled: bool) {
+    if let Json::Object(fields) = view {
         fields.shift_remove("enabled");
         if !enabled {
             fields.insert("enabled".to_owned(), false.into());
@@ -33,12 +33,12 @@ pub(super) fn set_shown_enabled(shown: &mut Json, enabled: bool) {
 
 /// Returns the proposal for the user: the entry, and the fingerprints of the files that it runs.
 pub(super) fn proposal_with_files(spec: &ServerSpec, files: &BTreeMap<String, String>) -> Json {
-    let mut proposed = proposal(spec);
-    if let (Json::Object(fields), false) = (&mut proposed, files.is_empty()) {
+    let mut proposal = proposal(spec);
+    if let (Json::Object(fields), false) = (&mut proposal, files.is_empty()) {
         fields.insert(
             "files".to_owned(),
             files.iter().map(|(name, fingerprint)| (name.clone(), Json::from(&**fingerprint))).collect(),
         );
     }
-    proposed
+    proposal
 }

@@ -7,14 +7,14 @@ use super::{
 };
 use crate::{places::project_root, trust::NoLedger};
 
-/// Reads the files that `request` names ([`Request::mcp_config`], [`Request::typed`]) and no others, to find out what is
-/// wrong with them. A file called `toolrack.toml` is read with all of its settings, and that of a project
-/// (`.toolrack/toolrack.toml`) as a project's: it has only `[policy]`.
+/// Reads the files that `request` names ([`Request::mcp_config`], [`Request::typed`]) and no others, to find out what
+/// is wrong with them. It reads all settings of a file called `toolrack.toml`, but only `[policy]` of a project's file
+/// (`.toolrack/toolrack.toml`).
 #[must_use]
 pub fn check(request: &Request) -> Loaded {
     let project = project_root(&request.cwd);
-    let named = layers(request, &project).into_iter().filter(|layer| layer.scope == Scope::CommandLine);
-    let named = named.map(|layer| {
+    let named_layers = layers(request, &project).into_iter().filter(|layer| layer.scope == Scope::CommandLine);
+    let named_layers = named_layers.map(|layer| {
         if layer.path.ends_with(PROJECT_POLICY) {
             Layer { scope: Scope::Project, used_parts: UsedParts::Policy, ..layer }
         } else if layer.path.file_name().is_some_and(|name| name == "toolrack.toml") {
@@ -23,8 +23,7 @@ pub fn check(request: &Request) -> Loaded {
             layer
         }
     });
-    let named = named.collect();
-    load_layers(request, named, project, &NoLedger)
+    load_layers(request, named_layers.collect(), project, &NoLedger)
 }
 
 #[cfg(test)]

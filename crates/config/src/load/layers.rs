@@ -38,9 +38,9 @@ pub(super) enum UsedParts {
     Servers,
     /// Servers and settings: the user's `toolrack.toml`.
     All,
-    /// The user's settings without servers and agents, if only the servers of other files are wanted.
+    /// The settings of the user's `toolrack.toml`, without its servers and agents (`--strict-mcp-config`).
     SettingsAlone,
-    /// Only `[policy]`: of every other `toolrack.toml`.
+    /// Only `[policy]`: of a `toolrack.toml` other than the user's.
     Policy,
 }
 
@@ -69,21 +69,21 @@ pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
         });
     }
     let servers_layer = |scope, folder: &Path, path| Layer { folder: Some(folder.to_owned()), ..layer(scope, path) };
-    let local = places.local_file(project);
-    let local_policy = local.with_file_name("toolrack.toml");
-    let users_files = UsersFiles::new([&*places.settings(), &*places.user_file(), &*local, &*local_policy]);
+    let local_file = places.local_file(project);
+    let local_policy = local_file.with_file_name("toolrack.toml");
+    let users_files = UsersFiles::new([&*places.settings(), &*places.user_file(), &*local_file, &*local_policy]);
     for folder in project_folders(&request.cwd) {
         let files = PROJECT_FILES.iter().filter(|_| !request.strict).map(|file| folder.join(file));
         let files = files.filter(|file| !users_files.contain(file));
         layers.extend(files.map(|file| servers_layer(Scope::Project, &folder, file)));
-        let policy = folder.join(PROJECT_POLICY);
-        if !users_files.contain(&policy) {
-            layers.push(policy_layer(Scope::Project, policy));
+        let policy_file = folder.join(PROJECT_POLICY);
+        if !users_files.contain(&policy_file) {
+            layers.push(policy_layer(Scope::Project, policy_file));
         }
     }
     layers.push(policy_layer(Scope::Local, local_policy));
     if !request.strict {
-        layers.push(servers_layer(Scope::Local, project, local));
+        layers.push(servers_layer(Scope::Local, project, local_file));
     }
     layers.extend(request.mcp_config.iter().map(|path| Layer {
         missing_problem: Some(Problem::error("the file does not exist")),
@@ -108,8 +108,8 @@ impl Layer {
         Document::read(&self.path)
     }
 
-    /// Returns the source of its servers. Typed text has no file: its servers are distinguished by their commands, so
-    /// that stored facts about one server do not apply to another.
+    /// Returns the source of the layer's servers. A typed configuration has no file as its source. Its servers are then
+    /// distinguished by their commands, so that stored facts about one server do not apply to another.
     pub(super) fn source(&self) -> Source {
         match self.text {
             Some(_) => Source { scope: self.scope.as_str().to_owned(), path: None },
@@ -117,6 +117,7 @@ impl Layer {
         }
     }
 
+    /// Returns who has written the file: the user, or a project.
     pub(super) fn owner(&self) -> FileOwner {
         if self.scope == Scope::Project { FileOwner::Project } else { FileOwner::User }
     }

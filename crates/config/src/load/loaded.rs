@@ -1,5 +1,5 @@
-//! What loading returns: the servers, the entry (the configuration of one server) of each name, the settings and the
-//! problems of all files.
+//! Defines the result of loading: the servers, the entry (the configuration of one server) of each name, the settings
+//! and the problems of all files.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -56,13 +56,13 @@ impl Loaded {
         unknown_agent(chosen, &self.agents)
     }
 
-    /// Returns a warning for each rule of `[policy]` that names no configured server: its name is misspelt, or the
-    /// server is configured elsewhere.
+    /// Returns a warning for each rule of `[policy]` that matches no configured server, because its name is misspelt or
+    /// the server is configured elsewhere.
     #[must_use]
     pub fn idle_rules(&self) -> Vec<Problem> {
         let servers: Vec<&str> = self.entries.iter().map(|entry| &*entry.name).collect();
-        let idle = self.settings.policy.idle(&servers).filter_map(|rule| Some((rule, rule.origin()?)));
-        let problems = idle.map(|(rule, origin)| {
+        let idle_rules = self.settings.policy.idle(&servers).filter_map(|rule| Some((rule, rule.origin()?)));
+        let problems = idle_rules.map(|(rule, origin)| {
             let message = format!("the rule {} `{}` names no configured server", rule.effect(), rule.pattern());
             let mut problem = Problem::warning(message).in_file(&origin.path).field("policy");
             problem.line = Some(origin.line);
@@ -99,10 +99,9 @@ pub struct Entry {
     pub line: Option<usize>,
     /// The agent that the entry is for; `None` if it is for all agents.
     pub agent: Option<String>,
-    /// Whether the entry has no errors. For a broken entry no server runs, and no weaker entry of its name is used
-    /// instead.
+    /// Whether the entry has no errors. A broken entry has no server, and still replaces weaker entries of its name.
     pub is_valid: bool,
-    /// Whether the configuration enables the entry, after all layers.
+    /// Whether the entry is enabled, with the switches of all layers applied.
     pub enabled: bool,
     /// Whether the entry itself is enabled, without the switches of other layers (entries that have only `enabled`).
     pub enabled_itself: bool,
@@ -145,16 +144,16 @@ pub struct ShadowedEntry {
     pub source: Source,
 }
 
-/// Returns the problem with the agent `chosen`, if it is not among the `known` ones.
-pub(super) fn unknown_agent(chosen: &str, known: &[String]) -> Option<Problem> {
-    if known.iter().any(|id| id == chosen) {
+/// Returns the problem with the agent `chosen`, if it is not one of `known_ids`.
+pub(super) fn unknown_agent(chosen: &str, known_ids: &[String]) -> Option<Problem> {
+    if known_ids.iter().any(|id| id == chosen) {
         return None;
     }
     let problem = Problem::error(format!("no agent is called `{chosen}`"));
-    let list = || known.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
-    Some(problem.hint(match intended_name(chosen, known.iter().map(String::as_str)) {
-        Some(near) => format!("did you mean `{near}`? There are {}", list()),
-        None if known.is_empty() => "write `[[agents]]` with `id = \"…\"` into toolrack.toml".to_owned(),
+    let list = || known_ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
+    Some(problem.hint(match intended_name(chosen, known_ids.iter().map(String::as_str)) {
+        Some(similar) => format!("did you mean `{similar}`? There are {}", list()),
+        None if known_ids.is_empty() => "write `[[agents]]` with `id = \"…\"` into toolrack.toml".to_owned(),
         None => format!("there are {}", list()),
     }))
 }

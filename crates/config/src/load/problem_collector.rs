@@ -12,6 +12,7 @@ const MAX_REPORTED: usize = 100;
 #[derive(Debug, Default)]
 pub(super) struct ProblemCollector {
     problems: Vec<Problem>,
+    /// The number of problems by file and severity, including those that were left out.
     counts: BTreeMap<(Option<PathBuf>, Severity), usize>,
 }
 
@@ -28,12 +29,13 @@ impl ProblemCollector {
         problems.into_iter().for_each(|problem| self.add(problem));
     }
 
-    /// Returns all problems, or the first of each file and the number of the others.
+    /// Returns the problems. For each file with more than [`MAX_REPORTED`] of them, the last one is their remaining
+    /// number.
     pub(super) fn into_problems(mut self) -> Vec<Problem> {
         for ((path, severity), count) in self.counts {
             if count > MAX_REPORTED {
-                let more = format!("and {} more like it, not shown", count - MAX_REPORTED);
-                self.problems.push(Problem { path, ..Problem::new(severity, more) });
+                let message = format!("and {} more like it, not shown", count - MAX_REPORTED);
+                self.problems.push(Problem { path, ..Problem::new(severity, message) });
             }
         }
         self.problems

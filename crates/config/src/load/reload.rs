@@ -31,15 +31,15 @@ impl std::error::Error for Rejected {}
 
 /// Loads the configuration again, to replace `before`. May be called at any time, even while files are being written.
 ///
-/// Returns a complete new configuration or a report: a file that cannot be read or parsed, or is suddenly empty, is
-/// most likely half written, and servers must not be stopped for that. A broken entry among good entries, a removed
-/// file, and a file with only `{}` are changes like any other.
+/// Returns a complete new configuration, or an error. A file that cannot be read or parsed, or is suddenly empty, is
+/// most likely half written, and must not stop servers. A broken entry among good entries, a removed file, and a file
+/// with only `{}` are changes like any other.
 ///
 /// # Errors
 /// [`Rejected`], with the problems of every file that cannot be used. The old configuration should stay.
 pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result<Loaded, Rejected> {
     let loaded = load(request, ledger);
-    let mut problems = emptied(&loaded, before);
+    let mut problems = emptied_files(&loaded, before);
     if loaded.is_complete && problems.is_empty() {
         return Ok(loaded);
     }
@@ -51,9 +51,9 @@ pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result
 }
 
 /// Returns a problem for each file that had servers before and now has no text at all.
-fn emptied(loaded: &Loaded, before: &Loaded) -> Vec<Problem> {
+fn emptied_files(loaded: &Loaded, before: &Loaded) -> Vec<Problem> {
     let had_servers = |path: &Path| before.entries.iter().any(|entry| entry.source.path.as_deref() == Some(path));
-    // The file as it was read: it may have text again by now, but `loaded` does not contain it.
+    // Uses the list of `loaded`: a file may have text again by now, but that text is not loaded.
     let files = loaded.blank_files.iter().map(PathBuf::as_path);
     files
         .filter(|path| had_servers(path))

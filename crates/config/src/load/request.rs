@@ -1,4 +1,4 @@
-//! Defines what [`load`](super::load()) is asked for: which files to read, and for which agent.
+//! Defines the inputs of [`load`](super::load()): which files to read, and for which agent.
 
 use std::path::{Path, PathBuf};
 
@@ -16,9 +16,9 @@ pub struct TypedConfig {
 }
 
 impl TypedConfig {
-    /// Reads `path` now if it gives its content only once: a pipe, such as that of `<(command)`, or a device. A program
-    /// loads its configuration more than once, so such a path cannot stand in [`Request::mcp_config`]. Returns `None`
-    /// for a regular file, a folder and nothing, which can. Blocks until the process that writes into a pipe ends.
+    /// Reads `path` now if it gives its content only once: a pipe, such as that of `<(command)`, or a device. Such a
+    /// path must not be in [`Request::mcp_config`], whose files are read again with each loading. Returns `None` for a
+    /// regular file, a folder, and a path that does not exist. Blocks until the writer closes the pipe.
     ///
     /// # Errors
     /// When it cannot be read, is larger than 4 MiB, or is not UTF-8 text.
@@ -35,21 +35,21 @@ pub struct Request {
     pub places: Places,
     /// The working folder, which decides the project.
     pub cwd: PathBuf,
-    /// Files named on the command line (`--mcp-config`), the strongest last. A missing one is an error, and so is one
-    /// that is no regular file: [`TypedConfig::read_stream`] reads pipes.
+    /// Files named on the command line (`--mcp-config`), the strongest last. A missing file is an error, and so is
+    /// anything but a regular file; [`TypedConfig::read_stream`] reads pipes.
     pub mcp_config: Vec<PathBuf>,
     /// Configurations that were typed or piped, stronger than every file.
     pub typed: Vec<TypedConfig>,
     /// Use only the servers of [`Self::mcp_config`], [`Self::typed`] and the built-in ones (`--strict-mcp-config`).
     /// Rules about calls and the settings of the model still apply.
     pub strict: bool,
-    /// Servers that are built into the program: the lowest layer, which files can replace or switch off.
+    /// Servers that are built into the program. They are the weakest layer: files can replace or disable them.
     pub built_in: Desired,
-    /// Servers that a member of a team has added, if the configuration is read for that member. Files replace them,
-    /// too.
+    /// Servers that a member of a team has added, if the configuration is loaded for that member. Files can replace
+    /// them.
     pub of_member: Desired,
-    /// The agent whose own servers (`[[agents.mcp]]`) come on top of everything else. An agent that no file defines is
-    /// an error.
+    /// The agent whose own servers (`[[agents.mcp]]`) replace all others of the same name. It is an error if no file
+    /// defines the agent.
     pub agent: Option<String>,
     /// Checks whether a text names a model. Without it, every text does.
     pub check_model: Option<CheckName>,

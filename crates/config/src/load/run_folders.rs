@@ -1,8 +1,8 @@
 //! Decides in which folders the programs of entries (configured servers) run.
 //!
-//! A user types a command in any folder, also in a repository that was just cloned. Package runners and interpreters
-//! read files of their working folder: `node_modules/.bin`, `.npmrc`, `uv.toml`, a module beside them. So an entry of
-//! the user runs in its own folder. An entry with a word that names something in the working folder depends on that
+//! A user may be in any folder, also in a repository that was just cloned. Package runners and interpreters read files
+//! of their working folder: `node_modules/.bin`, `.npmrc`, `uv.toml`, a module. So the program of a user's entry runs
+//! in a folder of its own. If a word of the entry names something in the working folder, the entry depends on that
 //! folder, and waits until the user has agreed to run it there.
 
 use std::{
@@ -45,7 +45,7 @@ impl RunFolders {
     }
 
     /// Sets the folder in which the program of `spec` runs. If `spec` is an entry of the user that depends on the
-    /// working folder, returns the word that makes it depend.
+    /// working folder, returns the word that names something in that folder.
     pub(super) fn set_folder(&self, spec: &mut ServerSpec, layer: &Layer) -> Option<String> {
         let stdio = program_of(spec)?;
         let mounted_folder = mounted_working_folder(stdio);
@@ -65,7 +65,7 @@ impl RunFolders {
         let word = names_workspace
             .then(|| WORKSPACE.to_owned())
             .or_else(|| folder_dependent_word(stdio, &self.working_folder));
-        // A file of the project that the user names on the command line means the project's own programs.
+        // If the user names a file of the project on the command line, its entries run programs of the project.
         let is_file_in_project = layer.scope == Scope::CommandLine
             && layer.text.is_none()
             && layer.path.canonicalize().is_ok_and(|file| file.starts_with(&self.project));
@@ -76,7 +76,8 @@ impl RunFolders {
                 None => escaped(&self.working_folder),
             });
         }
-        // On the command line, the user has named the file or typed the configuration in this folder, and so agrees.
+        // Only entries of the user's files need an agreement. By naming a file on the command line or typing the
+        // configuration, the user agrees.
         word.filter(|_| layer.scope == Scope::User)
     }
 
@@ -110,7 +111,7 @@ fn escaped(path: &Path) -> PathBuf {
         .map_or_else(|| path.to_owned(), |text| text.replace('$', "$$").into())
 }
 
-/// Returns whether `cwd` depends on no other folder.
+/// Returns whether `cwd` does not depend on another folder: it is absolute, or begins with `~` or a placeholder.
 fn is_full(cwd: &Path) -> bool {
     cwd.to_str().is_some_and(is_full_or_placeholder)
 }
@@ -160,14 +161,14 @@ fn folder_dependent_word(stdio: &Stdio, folder: &Path) -> Option<String> {
         return Some(command.clone());
     }
     let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
-    let depends = |word: &String| is_relative(word) || names_working_folder(word) || exists_in(folder, word);
+    let is_dependent = |word: &String| is_relative(word) || names_working_folder(word) || exists_in(folder, word);
     // In a `PATH`, only variables of the working folder count: its relative folders are removed before a server gets
     // it.
-    let depends_in_env = |(name, value): &(&String, &String)| {
-        names_working_folder(value) || has_variable(value, &["$"]) || (*name != "PATH" && depends(value))
+    let is_dependent_variable = |(name, value): &(&String, &String)| {
+        names_working_folder(value) || has_variable(value, &["$"]) || (*name != "PATH" && is_dependent(value))
     };
-    let env_value = || stdio.env.iter().find(depends_in_env).map(|(_, value)| value);
-    stdio.args.iter().chain(sandbox).find(|word| depends(word)).or_else(env_value).cloned()
+    let env_value = || stdio.env.iter().find(is_dependent_variable).map(|(_, value)| value);
+    stdio.args.iter().chain(sandbox).find(|word| is_dependent(word)).or_else(env_value).cloned()
 }
 
 /// Returns whether `word` contains a relative path: `.`, `./data`, `--root=../x`.
@@ -176,8 +177,8 @@ fn is_relative(word: &str) -> bool {
     word.split(|c: char| c.is_whitespace() || "=:,;'\"".contains(c)).any(is_path)
 }
 
-/// Returns whether a placeholder in `text` stands for the working folder. In `args`, `$PWD` is not a placeholder: a
-/// shell may read it.
+/// Returns whether `text` contains a placeholder of the working folder. `$PWD` without braces does not count: in
+/// `args`, it is text for a shell.
 fn names_working_folder(text: &str) -> bool {
     has_variable(text, &["${", "${env:", "$env:"])
 }
@@ -186,8 +187,8 @@ fn names_working_folder(text: &str) -> bool {
 fn has_variable(text: &str, prefixes: &[&str]) -> bool {
     let is_in_text = |name: &&str| {
         prefixes.iter().any(|prefix| {
-            text.match_indices(&format!("{prefix}{name}")).any(|(at, found)| {
-                !text[at + found.len()..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+            text.match_indices(&format!("{prefix}{name}")).any(|(start, found)| {
+                !text[start + found.len()..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
             })
         })
     };

@@ -6,7 +6,7 @@ use toolrack_host::spec::{Container, Mount, Pull};
 /// Returns a container to show, with its network and limits even if they are the defaults: a user who agrees to the
 /// entry should see them.
 pub(super) fn container_value(container: &Container) -> Json {
-    let mut shown = Map::from_iter([
+    let mut fields = Map::from_iter([
         ("image".to_owned(), json!(container.image)),
         ("engine".to_owned(), json!(container.engine.word())),
         ("network".to_owned(), json!(container.network.as_deref().unwrap_or("none"))),
@@ -17,20 +17,20 @@ pub(super) fn container_value(container: &Container) -> Json {
             let access = if mount.write { "rw" } else { "ro" };
             format!("{}:{}:{access}", mount.source, mount.target)
         };
-        shown.insert("mounts".to_owned(), json!(container.mounts.iter().map(mount_text).collect::<Vec<_>>()));
+        fields.insert("mounts".to_owned(), json!(container.mounts.iter().map(mount_text).collect::<Vec<_>>()));
     }
-    shown.insert("tmpfs".to_owned(), json!(container.tmpfs));
+    fields.insert("tmpfs".to_owned(), json!(container.tmpfs));
     if let Some(user) = &container.user {
-        shown.insert("user".to_owned(), json!(user));
+        fields.insert("user".to_owned(), json!(user));
     }
     if container.pull == Pull::Never {
-        shown.insert("pull".to_owned(), json!("never"));
+        fields.insert("pull".to_owned(), json!("never"));
     }
     let mut limits = Map::from_iter([
         ("memory".to_owned(), json!(container.memory)),
         ("processes".to_owned(), json!(container.processes)),
     ]);
     limits.extend(container.millicpus.map(|cpus| ("cpus".to_owned(), json!(f64::from(cpus) / 1000.0))));
-    shown.insert("limits".to_owned(), Json::Object(limits));
-    Json::Object(shown)
+    fields.insert("limits".to_owned(), Json::Object(limits));
+    Json::Object(fields)
 }

@@ -35,12 +35,12 @@ enum Context {
     Elsewhere,
 }
 
-/// Returns the text of a JSON or TOML file with all secrets hidden and the same lines; in a file that cannot be parsed,
-/// with all values hidden.
+/// Returns the text of a JSON or TOML file with all secrets hidden, and with as many lines. If the file cannot be
+/// parsed, all values are hidden.
 ///
-/// Secrets are the values of `env` and of headers, without their placeholders, and the values of fields and options with
-/// the name of a secret. So are passwords in URLs and tokens of well-known services. All of these are also hidden in
-/// comments.
+/// Secrets are the values of `env` and of headers, without their placeholders, and the values of fields and options
+/// with the name of a secret. So are passwords in URLs and tokens of well-known services. All of these are also hidden
+/// in comments.
 pub(crate) fn redact_file(document: &Document) -> String {
     let text = &document.text;
     let Ok(root) = dialect::parse(document) else {
@@ -54,59 +54,59 @@ pub(crate) fn redact_file(document: &Document) -> String {
     }
     let is_toml = document.path.as_deref().is_some_and(dialect::is_toml);
     hide_comments(text, not_comments, is_toml, &mut replacements);
-    replacements.sort_by_key(|(at, _)| at.start);
+    replacements.sort_by_key(|(span, _)| span.start);
 
     let mut out = String::with_capacity(text.len());
     let mut copied = 0;
-    for (at, shown) in replacements.into_iter().filter(|(at, _)| !at.is_empty()) {
-        if at.start < copied {
+    for (span, shown) in replacements.into_iter().filter(|(span, _)| !span.is_empty()) {
+        if span.start < copied {
             continue;
         }
-        out.push_str(&text[copied..at.start]);
+        out.push_str(&text[copied..span.start]);
         out.push_str(&shown);
-        let lost_lines = text[at.clone()].matches('\n').count().saturating_sub(shown.matches('\n').count());
+        let lost_lines = text[span.clone()].matches('\n').count().saturating_sub(shown.matches('\n').count());
         out.extend(std::iter::repeat_n('\n', lost_lines));
-        copied = at.end;
+        copied = span.end;
     }
     out.push_str(&text[copied..]);
     out
 }
 
-/// Adds to `replacements` what is secret in `node`, which is below objects of the context `above`.
-fn hide(node: &Node, above: Context, replacements: &mut Replacements) {
+/// Adds the secrets in `node` to `replacements`. `context` is the meaning of the objects around it.
+fn hide(node: &Node, context: Context, replacements: &mut Replacements) {
     match &node.value {
         Value::Text(text) => {
-            let shown = match above {
+            let redacted = match context {
                 Context::Secret => hide_literals(text, BareName::Placeholder),
                 Context::Elsewhere if text.chars().count() > MAX_SETTING => HIDDEN.to_owned(),
                 Context::Servers | Context::ServersOrEntry | Context::Entry | Context::Elsewhere => {
                     mask::hide_in_argument(text)
                 }
             };
-            if shown != *text {
-                replacements.push((node.at.clone(), Json::String(shown).to_string()));
+            if redacted != *text {
+                replacements.push((node.span.clone(), Json::String(redacted).to_string()));
             }
         }
-        Value::Number(_) if above == Context::Secret => replacements.push((node.at.clone(), HIDDEN.to_owned())),
-        Value::List(nodes) if matches!(above, Context::Entry | Context::ServersOrEntry) => {
+        Value::Number(_) if context == Context::Secret => replacements.push((node.span.clone(), HIDDEN.to_owned())),
+        Value::List(nodes) if matches!(context, Context::Entry | Context::ServersOrEntry) => {
             hide_arguments(nodes, replacements)
         }
         Value::List(nodes) => {
             // In a list of servers, the names are inside the entries.
-            let above = if above == Context::Servers { Context::Entry } else { above };
-            nodes.iter().for_each(|node| hide(node, above, replacements));
+            let context = if context == Context::Servers { Context::Entry } else { context };
+            nodes.iter().for_each(|node| hide(node, context, replacements));
         }
         Value::Map(members) => {
             for member in members {
-                hide(&member.node, context_below(above, &member.name, &member.node), replacements);
+                hide(&member.node, context_below(context, &member.name, &member.node), replacements);
             }
         }
         _ => {}
     }
 }
 
-/// Returns the context of texts below `node`, which is the value of the key `name`.
-fn context_below(above: Context, name: &str, node: &Node) -> Context {
+/// Returns the context of `node`, which is the value of the key `name` in an object with the context `parent`.
+fn context_below(parent: Context, name: &str, node: &Node) -> Context {
     let is_secret_name = mask::is_secret_name(name);
     let name = name.to_ascii_lowercase();
     let is_variables = matches!(&*name, "env" | "environment") || name.ends_with("headers");
@@ -116,7 +116,7 @@ fn context_below(above: Context, name: &str, node: &Node) -> Context {
     let is_entry = matches!(&*name, "command" | "args" | "url" | "cwd" | "http_url" | "httpurl" | "serverurl");
     let is_servers_key =
         matches!(&*name, "mcpservers" | "mcp_servers" | "context_servers" | "servers" | "mcp" | "mcp.servers");
-    match above {
+    match parent {
         Context::Secret => Context::Secret,
         Context::Elsewhere if is_servers_key => Context::Servers,
         Context::Servers if is_servers_key => Context::ServersOrEntry,
@@ -125,63 +125,63 @@ fn context_below(above: Context, name: &str, node: &Node) -> Context {
         Context::ServersOrEntry if is_map && !is_variables => Context::Entry,
         _ if is_secret => Context::Secret,
         _ if is_entry => Context::Entry,
-        above => above,
+        parent => parent,
     }
 }
 
 /// Hides the secret parts of a list of arguments. An item that is no text is treated as a field of an entry.
 fn hide_arguments(nodes: &[Node], replacements: &mut Replacements) {
     let texts: Vec<(&Node, &str)> = nodes.iter().filter_map(|node| Some((node, node.as_text()?))).collect();
-    let shown = mask::hide_in_arguments(texts.iter().map(|(_, text)| *text));
-    for ((node, text), shown) in texts.into_iter().zip(shown) {
-        if shown != text {
-            replacements.push((node.at.clone(), Json::String(shown).to_string()));
+    let redacted = mask::hide_in_arguments(texts.iter().map(|(_, text)| *text));
+    for ((node, text), redacted) in texts.into_iter().zip(redacted) {
+        if redacted != text {
+            replacements.push((node.span.clone(), Json::String(redacted).to_string()));
         }
     }
     nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Context::Entry, replacements));
 }
 
-/// Adds to `out` the ranges that may contain the characters of a comment but are none: keys, headers of tables, and
-/// values other than lists and objects.
-fn collect_not_comments(node: &Node, text: &str, out: &mut Vec<Range<usize>>) {
+/// Adds to `ranges` the parts of `text` in which no comment can begin, although they may contain the characters of one:
+/// keys, headers of tables, and values other than lists and objects.
+fn collect_not_comments(node: &Node, text: &str, ranges: &mut Vec<Range<usize>>) {
     match &node.value {
-        Value::List(nodes) => nodes.iter().for_each(|node| collect_not_comments(node, text, out)),
+        Value::List(nodes) => nodes.iter().for_each(|node| collect_not_comments(node, text, ranges)),
         Value::Map(members) => {
-            if text[node.at.clone()].starts_with('[') {
-                out.push(node.at.clone());
+            if text[node.span.clone()].starts_with('[') {
+                ranges.push(node.span.clone());
             }
             for member in members {
-                out.push(member.name_at.clone());
-                collect_not_comments(&member.node, text, out);
+                ranges.push(member.name_span.clone());
+                collect_not_comments(&member.node, text, ranges);
             }
         }
-        _ => out.push(node.at.clone()),
+        _ => ranges.push(node.span.clone()),
     }
 }
 
 /// Hides the secrets in the comments of `text`. No comment can begin in the ranges `not_comments`.
 fn hide_comments(text: &str, mut not_comments: Vec<Range<usize>>, is_toml: bool, replacements: &mut Replacements) {
     not_comments.push(text.len()..text.len());
-    not_comments.sort_by_key(|at| at.start);
-    let mut at = 0;
-    for next in not_comments {
-        while at < next.start {
-            let rest = &text[at..];
+    not_comments.sort_by_key(|range| range.start);
+    let mut offset = 0;
+    for not_comment in not_comments {
+        while offset < not_comment.start {
+            let rest = &text[offset..];
             let length = match is_toml {
                 true => rest.starts_with('#').then(|| rest.find('\n').unwrap_or(rest.len())),
                 false => comment_length(rest),
             };
             match length {
                 Some(length) => {
-                    let comment = &text[at..at + length];
+                    let comment = &text[offset..offset + length];
                     let lines: Vec<String> = comment.split('\n').map(comment_line).collect();
-                    replacements.push((at..at + length, lines.join("\n")));
-                    at += length;
+                    replacements.push((offset..offset + length, lines.join("\n")));
+                    offset += length;
                 }
-                None => at += rest.chars().next().map_or(1, char::len_utf8),
+                None => offset += rest.chars().next().map_or(1, char::len_utf8),
             }
         }
-        at = at.max(next.end);
+        offset = offset.max(not_comment.end);
     }
 }
 

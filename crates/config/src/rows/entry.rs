@@ -21,7 +21,7 @@ pub(crate) const ATTEMPTS: super::Kind = Whole { min: 0, max: Retry::MAX_ATTEMPT
 /// The value of `processes`, the number of processes of a server at once.
 const PROCESSES: super::Kind = Whole { min: 1, max: u16::MAX as u64 };
 
-/// An entry.
+/// The fields of an entry.
 pub(crate) const ENTRY: &Table =
     &Table { title: "entry", is_closed: false, rows: &joined::<{ count(ROW_GROUPS) }>(ROW_GROUPS) };
 
@@ -38,7 +38,7 @@ const ROW_GROUPS: &[&[Row]] = &[
     TOOLS_AND_RETRIES,
 ];
 
-/// How the server is reached.
+/// The fields that say how the server is reached.
 const SERVER: &[Row] = &[
     Row::new(
         "enabled",
@@ -181,7 +181,7 @@ const SERVER: &[Row] = &[
     .otherwise("as the server says"),
 ];
 
-/// How the client speaks to the server.
+/// The fields that say how Toolrack speaks to the server.
 const PROTOCOL: &[Row] = &[
     Row::new(
         "protocol",
@@ -198,7 +198,7 @@ const PROTOCOL: &[Row] = &[
     .shown_as("startup_timeout"),
 ];
 
-/// The bound that HTTP clients know by another name.
+/// The size of a message, under the name that HTTP clients use.
 const RESPONSE_BYTES: &[Row] = &[Row::new(
     "max_response_bytes",
     Whole { min: 1024, max: 1024 * 1024 * 1024 },
@@ -208,7 +208,8 @@ const RESPONSE_BYTES: &[Row] = &[Row::new(
 .sets(Same("max_message_bytes"))
 .shown_as("max_message_bytes")];
 
-/// Who has the server, how often it is started again after it was lost, and which of its tools are used.
+/// The fields that say which members have the server, how often a lost server is started again, and which tools are
+/// used.
 const TOOLS_AND_RETRIES: &[Row] = &[
     Row::new(
         "for",
@@ -243,7 +244,7 @@ const TOOLS_AND_RETRIES: &[Row] = &[
         .otherwise("none"),
 ];
 
-/// The values of `type`. The words after `sse` are those of other programs, the last two those of opencode.
+/// The values of `type`. The words after `sse` are those of other programs; the last two are opencode's.
 const TYPES: &[&str] =
     &["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http", "local", "remote"];
 
@@ -430,7 +431,7 @@ pub(crate) const OAUTH: &Table = &Table {
     ],
 };
 
-/// The grants; the second and third word for `jwt_bearer` are those of RFC 7523 and of clouds.
+/// The words for the OAuth grants. The last two are other words for `jwt_bearer`: that of RFC 7523, and that of clouds.
 const GRANTS: &[&str] = &[
     "authorization_code",
     "client_credentials",

@@ -1,5 +1,5 @@
-//! Makes the rows of those fields that the crate of the host defines itself, with their keys, their documentation and the
-//! settings of [`ServerSpec`](toolrack_host::ServerSpec) that they set.
+//! Makes rows of the fields that the host's crate defines. A row has the static facts of a field; the host defines the
+//! key, the documentation and the setting of a [`ServerSpec`](toolrack_host::ServerSpec) that the field sets.
 //!
 //! These functions run at compile time, so they use loops in place of iterators.
 
@@ -13,10 +13,10 @@ const ALIASES: &[(&str, &[(&str, &str)])] = &[("call_timeout", &[("tool_timeout"
 /// Returns the rows of `fields`.
 pub(super) const fn rows<const N: usize>(fields: &[Field]) -> [Row; N] {
     let mut rows = [Row::new("", Kind::Flag, ""); N];
-    let mut at = 0;
-    while at < N {
-        rows[at] = row(fields[at]);
-        at += 1;
+    let mut index = 0;
+    while index < N {
+        rows[index] = row(fields[index]);
+        index += 1;
     }
     rows
 }
@@ -32,49 +32,49 @@ const fn row(field: Field) -> Row {
     };
     let row = Row::new(field.key, kind, field.about).servers(field.servers).otherwise(field.otherwise);
     let row = row.sets(SpecSetting::Field(field));
-    let mut at = 0;
-    while at < ALIASES.len() {
-        if is_same(ALIASES[at].0, field.key) {
-            return row.aliases(ALIASES[at].1);
+    let mut index = 0;
+    while index < ALIASES.len() {
+        if is_same(ALIASES[index].0, field.key) {
+            return row.aliases(ALIASES[index].1);
         }
-        at += 1;
+        index += 1;
     }
     row
 }
 
 const fn is_same(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
-    let mut at = 0;
-    while at < one.len() && at < other.len() {
-        if one[at] != other[at] {
+    let mut index = 0;
+    while index < one.len() && index < other.len() {
+        if one[index] != other[index] {
             return false;
         }
-        at += 1;
+        index += 1;
     }
     one.len() == other.len()
 }
 
-/// Returns the number of rows in `parts`.
-pub(super) const fn count(parts: &[&[Row]]) -> usize {
-    let (mut rows, mut part) = (0, 0);
-    while part < parts.len() {
-        rows += parts[part].len();
-        part += 1;
+/// Returns the number of rows in `groups`.
+pub(super) const fn count(groups: &[&[Row]]) -> usize {
+    let (mut total, mut index) = (0, 0);
+    while index < groups.len() {
+        total += groups[index].len();
+        index += 1;
     }
-    rows
+    total
 }
 
-/// Returns all rows of `parts`, one part after the other.
-pub(super) const fn joined<const N: usize>(parts: &[&[Row]]) -> [Row; N] {
+/// Returns all rows of `groups`, one group after the other.
+pub(super) const fn joined<const N: usize>(groups: &[&[Row]]) -> [Row; N] {
     let mut rows = [Row::new("", Kind::Flag, ""); N];
-    let (mut at, mut part) = (0, 0);
-    while part < parts.len() {
-        let mut row = 0;
-        while row < parts[part].len() {
-            rows[at] = parts[part][row];
-            (at, row) = (at + 1, row + 1);
+    let (mut next, mut group) = (0, 0);
+    while group < groups.len() {
+        let mut index = 0;
+        while index < groups[group].len() {
+            rows[next] = groups[group][index];
+            (next, index) = (next + 1, index + 1);
         }
-        part += 1;
+        group += 1;
     }
     rows
 }

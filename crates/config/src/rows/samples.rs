@@ -1,10 +1,10 @@
-//! For tests: a value for each field that is not its default.
+//! Returns a sample value for each field, other than its default. Only tests use it.
 
 use serde_json::{Value as Json, json};
 
 use super::{Kind, Row};
 
-/// Fields whose kind does not determine their valid values.
+/// Valid values of those fields whose kind does not determine them.
 const SPECIAL: &[(&str, &str)] = &[
     ("account", "sample"),
     ("base_url", "https://sample"),
@@ -34,10 +34,10 @@ pub(crate) fn sample(row: &Row) -> Option<Json> {
         "tmpfs" => return Some(json!(["/sample"])),
         _ => {}
     }
-    of_kind(&row.kind, row.default_value().as_ref())
+    sample_of_kind(&row.kind, row.default_value().as_ref())
 }
 
-fn of_kind(kind: &Kind, default: Option<&Json>) -> Option<Json> {
+fn sample_of_kind(kind: &Kind, default: Option<&Json>) -> Option<Json> {
     Some(match kind {
         Kind::Text => json!("sample"),
         Kind::Flag => json!(default != Some(&json!(true))),
@@ -50,21 +50,21 @@ fn of_kind(kind: &Kind, default: Option<&Json>) -> Option<Json> {
         Kind::Texts => json!(["sample"]),
         Kind::Ports { .. } => json!([77]),
         Kind::Map | Kind::Object => json!({ "SAMPLE": "sample" }),
-        Kind::Either(kinds) => return of_kind(kinds.first()?, default),
+        Kind::Either(kinds) => return sample_of_kind(kinds.first()?, default),
         Kind::Table(_) | Kind::Tables(_) | Kind::Entries | Kind::NamedEntries => return None,
     })
 }
 
-/// Returns the field with `text` in it, where it takes one.
+/// Returns a value for the field that contains `text`; `None` if the field takes no text.
 pub(crate) fn with_text(row: &Row, text: &str) -> Option<Json> {
-    fn of(kind: &Kind, text: &str) -> Option<Json> {
+    fn value(kind: &Kind, text: &str) -> Option<Json> {
         match kind {
             Kind::Text => Some(json!(text)),
             Kind::Texts => Some(json!([text])),
             Kind::Map => Some(json!({ "SAMPLE": text })),
-            Kind::Either(kinds) => kinds.iter().find_map(|kind| of(kind, text)),
+            Kind::Either(kinds) => kinds.iter().find_map(|kind| value(kind, text)),
             _ => None,
         }
     }
-    of(&row.kind, text)
+    value(&row.kind, text)
 }

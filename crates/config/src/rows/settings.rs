@@ -1,5 +1,5 @@
-//! The rows of the settings of `toolrack.toml`. A row has the static facts of one setting. Unlike the names of fields of
-//! an entry, the names of settings have only one spelling.
+//! The rows of the settings of `toolrack.toml`. A row has the static facts of one setting. Unlike the names of fields
+//! of an entry, the names of settings have only one spelling.
 
 use std::ops::RangeInclusive;
 
@@ -22,11 +22,11 @@ use super::{
 const AT_LEAST_ONE: super::Kind = Whole { min: 1, max: u32::MAX as u64 };
 /// A number that may be 0.
 const ZERO_OR_MORE: super::Kind = Whole { min: 0, max: u32::MAX as u64 };
-/// The times that a setting takes, in seconds: up to a day. A shorter time could round down to none at all.
+/// The range of a time in seconds: up to a day. A time below the minimum could round down to zero.
 pub(crate) const SECONDS_RANGE: RangeInclusive<f64> = 0.001..=86_400.0;
 const SECONDS: super::Kind = Number { min: *SECONDS_RANGE.start(), max: *SECONDS_RANGE.end() };
 const DOLLARS: super::Kind = Number { min: 0.0, max: f64::MAX };
-/// A text, or several.
+/// A glob, or a list of globs.
 const GLOBS: super::Kind = Either(&[Text, Texts]);
 
 /// The whole file.

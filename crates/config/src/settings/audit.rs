@@ -11,11 +11,12 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// Keep arguments in full (`arguments = "full"`), and not only their hash (`"hash"`, the default).
+    /// Whether the log stores arguments in full (`arguments = "full"`). By default it stores only their hash
+    /// (`"hash"`).
     pub arguments_in_full: bool,
-    /// The number of days that rows are kept (`keep_days`); `None`, written as 0, for ever. Default: 90.
+    /// The number of days for which rows are kept (`keep_days`). `None`, written as 0, keeps them forever. Default: 90.
     pub days: Option<u32>,
-    /// The number of the newest rows that are kept (`keep`); `None`, written as 0, for all. Default: 100,000.
+    /// The number of the newest rows that are kept (`keep`). `None`, written as 0, keeps all. Default: 100,000.
     pub rows: Option<u32>,
 }
 
@@ -26,7 +27,8 @@ impl Default for Audit {
 }
 
 impl Audit {
-    /// The settings that apply if one is wrong or the file cannot be read, so that Toolrack deletes no row by mistake.
+    /// The settings that apply if one of them is invalid or the file cannot be read. Toolrack then deletes no row by
+    /// mistake.
     pub(super) const CAREFUL: Self = Self { arguments_in_full: false, days: None, rows: None };
 
     pub(super) fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
@@ -34,7 +36,7 @@ impl Audit {
         let mut report_invalid = |field: &str, expected: &str, node: &Node| {
             let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
             let hint = "until you correct it, the audit log keeps every row, and of arguments only their hashes";
-            problems.push(document.locate(problem.hint(hint), node.at.clone()));
+            problems.push(document.locate(problem.hint(hint), node.span.clone()));
         };
         if node.members().is_none() {
             report_invalid("audit", "a table", node);
@@ -47,7 +49,7 @@ impl Audit {
                 false
             }
         };
-        let mut number = |name: &str, default: Option<u32>| {
+        let mut read_number = |name: &str, default: Option<u32>| {
             let Some(member) = node.get(name) else { return default };
             let number = match &member.node.value {
                 Value::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
@@ -59,8 +61,8 @@ impl Audit {
             number.filter(|number| *number > 0)
         };
         let defaults = Self::default();
-        let days = number("keep_days", defaults.days);
-        let rows = number("keep", defaults.rows);
+        let days = read_number("keep_days", defaults.days);
+        let rows = read_number("keep", defaults.rows);
         (if problems.is_empty() { Self { arguments_in_full, days, rows } } else { Self::CAREFUL }, problems)
     }
 }

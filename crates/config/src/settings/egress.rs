@@ -9,8 +9,8 @@ use crate::{
     rows::EGRESS,
 };
 
-/// Reads `egress = "hosted"`, or a table. With an error, only HTTPS to public addresses is allowed, so that no request
-/// is sent by mistake.
+/// Reads `egress = "hosted"`, or a table. After an error, only HTTPS to public addresses is allowed, so that no request
+/// goes to an address that the file may forbid.
 pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Problem>) {
     let source = super::shown_path(document);
     let mut reader = Reader { document, problems: Vec::new() };
@@ -35,6 +35,7 @@ pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Proble
     (if reader.problems.is_empty() { rules } else { EgressRules::strictest(source) }, reader.problems)
 }
 
+/// Reads the rules of one file, and collects their problems.
 struct Reader<'a> {
     document: &'a Document,
     problems: Vec<Problem>,
@@ -44,7 +45,7 @@ impl Reader<'_> {
     fn report_invalid(&mut self, field: &str, expected: &str, node: &Node) {
         let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
         let hint = "until then, only public addresses are contacted, and only with https";
-        self.problems.push(self.document.locate(problem.hint(hint), node.at.clone()));
+        self.problems.push(self.document.locate(problem.hint(hint), node.span.clone()));
     }
 
     fn profile(&mut self, field: &str, node: &Node) -> Profile {

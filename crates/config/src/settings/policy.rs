@@ -28,7 +28,7 @@ pub(crate) struct PolicySection {
     rules: Vec<Rule>,
     allow_read_only: Option<bool>,
     otherwise: Option<DefaultEffect>,
-    /// The reason why the rules of the file cannot be known; then no call runs.
+    /// The reason why the rules of the file are unknown, if they are. No call runs then.
     broken_reason: Option<String>,
 }
 
@@ -79,13 +79,13 @@ impl PolicySection {
             } else {
                 let problem =
                     Problem::warning(format!("`{}` is ignored: from this file, only `[policy]` is read", member.name));
-                problems.push(document.locate(problem.field(&*member.name), member.name_at.clone()));
+                problems.push(document.locate(problem.field(&*member.name), member.name_span.clone()));
             }
         }
         (section, problems)
     }
 
-    /// Returns the section for a file that cannot be read: it might forbid any call, so no call runs.
+    /// Returns the section for a file that cannot be read. The file may forbid any call, so the section forbids all.
     pub(crate) fn unreadable() -> Self {
         Self { broken_reason: Some("toolrack.toml cannot be read, and may forbid it".to_owned()), ..Self::default() }
     }
@@ -113,43 +113,44 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reports an error in `policy.FIELD`, at the bytes `at` of the file.
-    fn error(&mut self, field: &str, message: String, at: &Range<usize>) {
+    /// Reports an error in `policy.FIELD`, at the bytes `span` of the file.
+    fn error(&mut self, field: &str, message: String, span: &Range<usize>) {
         let hint = match self.owner {
             FileOwner::User => "until it is correct, no tool runs: the rules could forbid any",
             FileOwner::Project => "until it is correct, no tool runs in this project: the rules could forbid any",
         };
         let problem = Problem::error(message).field(field_path("policy", field)).hint(hint);
-        self.problems.push(self.document.locate(problem, at.clone()));
+        self.problems.push(self.document.locate(problem, span.clone()));
     }
 
-    fn error_must_be(&mut self, field: &str, expected: &str, node: &Node) {
-        self.error(field, format!("`policy.{field}` must be {expected}"), &node.at);
+    /// Reports that the value of `policy.FIELD`, which is `node`, must be `expected`.
+    fn report_invalid(&mut self, field: &str, expected: &str, node: &Node) {
+        self.error(field, format!("`policy.{field}` must be {expected}"), &node.span);
     }
 
     /// Warns that the project's file cannot allow calls, and that this part of it has no effect.
-    fn warn_ignored(&mut self, field: &str, at: &Range<usize>) {
+    fn warn_ignored(&mut self, field: &str, span: &Range<usize>) {
         let problem =
             Problem::warning("a project can forbid calls or require approval for them, but cannot allow them");
         let problem = problem.field(format!("policy.{field}")).hint("allow it in your own toolrack.toml");
-        self.problems.push(self.document.locate(problem, at.clone()));
+        self.problems.push(self.document.locate(problem, span.clone()));
     }
 
-    /// Returns whether `table` has the key of `member`, and reports an error if not. This is an error and not a
-    /// warning: if a rule lost a condition because its key is misspelt, the rule would match more calls than intended.
+    /// Returns whether `table` has the key of `member`. If not, reports an error: without a condition whose key is
+    /// misspelt, a rule would match more calls than intended.
     fn check_known(&mut self, member: &Member, table: &Table, place: &str) -> bool {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
             let field = field_path(place, &member.name);
             let message = unknown_key(&format!("policy.{field}"), member, table);
-            self.error(&field, message, &member.name_at);
+            self.error(&field, message, &member.name_span);
         }
         is_known
     }
 
     fn read(&mut self, node: &Node) {
         let Some(members) = node.members() else {
-            return self.error("", "`policy` must be a table".to_owned(), &node.at);
+            return self.error("", "`policy` must be a table".to_owned(), &node.span);
         };
         for member in members {
             if !self.check_known(member, POLICY, "") {
@@ -162,19 +163,19 @@ impl Reader<'_> {
                 }
                 ("otherwise", _) => match member.node.as_text() {
                     Some("allow") if self.owner == FileOwner::Project => {
-                        self.warn_ignored("otherwise", &member.node.at)
+                        self.warn_ignored("otherwise", &member.node.span)
                     }
                     Some("allow") => self.section.otherwise = Some(DefaultEffect::Allow),
                     Some("confirm") => self.section.otherwise = Some(DefaultEffect::Confirm),
                     Some("deny") => self.section.otherwise = Some(DefaultEffect::Deny),
-                    _ => self.error_must_be("otherwise", &POLICY.words("otherwise"), &member.node),
+                    _ => self.report_invalid("otherwise", &POLICY.words("otherwise"), &member.node),
                 },
                 ("allow_read_only", _) => match member.node.value {
                     Value::Bool(true) if self.owner == FileOwner::Project => {
-                        self.warn_ignored("allow_read_only", &member.node.at);
+                        self.warn_ignored("allow_read_only", &member.node.span);
                     }
                     Value::Bool(allow) => self.section.allow_read_only = Some(allow),
-                    _ => self.error_must_be("allow_read_only", "`true` or `false`", &member.node),
+                    _ => self.report_invalid("allow_read_only", "`true` or `false`", &member.node),
                 },
                 _ => self.read_rules(&member.node),
             }
@@ -185,10 +186,10 @@ impl Reader<'_> {
     fn add_rules(&mut self, rules: Vec<Rule>, field: &str, member: &Member) {
         let allows = rules.first().is_some_and(|rule| rule.effect() == Effect::Allow);
         if allows && self.owner == FileOwner::Project {
-            return self.warn_ignored(field, &member.name_at);
+            return self.warn_ignored(field, &member.name_span);
         }
         if self.section.rules.len() + rules.len() > MAX_RULES {
-            return self.error(field, format!("there are more than {MAX_RULES} rules"), &member.name_at);
+            return self.error(field, format!("there are more than {MAX_RULES} rules"), &member.name_span);
         }
         self.section.rules.extend(rules);
     }
@@ -197,12 +198,12 @@ impl Reader<'_> {
     fn read_rules(&mut self, list: &Node) {
         let Value::List(nodes) = &list.value else {
             let message = "`policy.rules` must be a list: write `[[policy.rules]]` above each rule";
-            return self.error("rules", message.to_owned(), &list.at);
+            return self.error("rules", message.to_owned(), &list.span);
         };
         for (number, node) in nodes.iter().enumerate() {
             let place = format!("rules[{number}]");
             let Some(members) = node.members() else {
-                self.error(&place, "a rule must be a table".to_owned(), &node.at);
+                self.error(&place, "a rule must be a table".to_owned(), &node.span);
                 continue;
             };
             // `count` instead of `any`, so that every unknown key is reported.
@@ -213,7 +214,7 @@ impl Reader<'_> {
             let (Some((effect, member)), None) = (effects.next(), effects.next()) else {
                 let message =
                     "a rule needs exactly one of `allow`, `confirm` and `deny`, with the tools that it applies to";
-                self.error(&place, message.to_owned(), &node.at);
+                self.error(&place, message.to_owned(), &node.span);
                 continue;
             };
             let field = field_path(&place, &member.name);
@@ -226,27 +227,27 @@ impl Reader<'_> {
     /// Returns a rule for each pattern of `node`.
     fn patterns(&mut self, field: &str, effect: Effect, node: &Node) -> Vec<Rule> {
         let mut rules = Vec::new();
-        for (written, at) in self.texts(field, node) {
-            match written.parse::<Pattern>() {
+        for (text, span) in self.texts(field, node) {
+            match text.parse::<Pattern>() {
                 Ok(pattern) => {
                     let path = self.document.path.clone().unwrap_or_default();
-                    let line = self.document.line_of(at.start).unwrap_or(1);
+                    let line = self.document.line_of(span.start).unwrap_or(1);
                     rules.push(Rule::new(effect, pattern).written_in(Origin { path, line }));
                 }
-                Err(error) => self.error(field, error.to_string(), &at),
+                Err(error) => self.error(field, error.to_string(), &span),
             }
         }
         rules
     }
 
-    /// Reads a text, or a list of texts, each with its position. An empty list is an error, because a rule without its
-    /// condition would match more calls than intended. Only in `allow`, `confirm` and `deny` directly below `[policy]`
-    /// it is valid, and means no rules.
+    /// Reads a text, or a list of texts, each with its position. Directly below `[policy]`, an empty list in `allow`,
+    /// `confirm` or `deny` means no rules. Any other empty list is an error, because a rule without its condition would
+    /// match more calls than intended.
     fn texts(&mut self, field: &str, node: &Node) -> Vec<(String, Range<usize>)> {
         let texts = match &node.value {
-            Value::Text(text) => vec![(text.clone(), node.at.clone())],
+            Value::Text(text) => vec![(text.clone(), node.span.clone())],
             Value::List(items) => {
-                let texts = items.iter().map(|item| Some((item.as_text()?.to_owned(), item.at.clone())));
+                let texts = items.iter().map(|item| Some((item.as_text()?.to_owned(), item.span.clone())));
                 texts.collect::<Option<Vec<_>>>().unwrap_or_default()
             }
             _ => Vec::new(),
@@ -254,12 +255,13 @@ impl Reader<'_> {
         // In a rule of `[[policy.rules]]`, the field has a prefix such as `rules[0].`.
         let may_be_empty = field == "allow" || field == "confirm" || field == "deny";
         if texts.is_empty() && !(may_be_empty && matches!(&node.value, Value::List(items) if items.is_empty())) {
-            self.error_must_be(field, "text, or a list of texts", node);
+            self.report_invalid(field, "text, or a list of texts", node);
         }
         texts
     }
 
-    /// Returns `rule` with the conditions of its table. Reports an invalid condition, and returns `None`.
+    /// Returns `rule` with the conditions of its table `node`; `None` after an error, which it reports. `place` is the
+    /// path of the table, such as `rules[0]`.
     fn with_conditions(&mut self, rule: Rule, place: &str, node: &Node) -> Option<Rule> {
         let rule = self.with_globs(rule, (place, "agent"), node, Rule::agents)?;
         let rule = self.with_globs(rule, (place, "tenant"), node, Rule::tenants)?;
@@ -267,7 +269,7 @@ impl Reader<'_> {
         let mut rule = self.with_globs(rule, (place, "client"), node, Rule::clients)?;
         if let Some(arguments) = node.get("arguments") {
             let Some(members) = arguments.node.members().filter(|members| !members.is_empty()) else {
-                self.error_must_be(
+                self.report_invalid(
                     &field_path(place, "arguments"),
                     "a table of arguments, each with the pattern that it must match",
                     &arguments.node,
@@ -282,14 +284,14 @@ impl Reader<'_> {
                         ArgumentRule::regex(&member.name, regex)
                     }
                     _ => {
-                        self.error_must_be(&field, "a glob, or `{ regex = \"…\" }`", &member.node);
+                        self.report_invalid(&field, "a glob, or `{ regex = \"…\" }`", &member.node);
                         return None;
                     }
                 };
                 match condition {
                     Ok(condition) => rule = rule.argument(condition),
                     Err(error) => {
-                        self.error(&field, error.to_string(), &member.node.at);
+                        self.error(&field, error.to_string(), &member.node.span);
                         return None;
                     }
                 }
@@ -300,7 +302,7 @@ impl Reader<'_> {
             None => Some(None),
             Some(Node { value: Value::Bool(value), .. }) => Some(Some(*value)),
             Some(other) => {
-                self.error_must_be(&field_path(place, name), "`true` or `false`", other);
+                self.report_invalid(&field_path(place, name), "`true` or `false`", other);
                 None
             }
         };
@@ -313,8 +315,8 @@ impl Reader<'_> {
         Some(rule.hints(hints))
     }
 
-    /// Returns `rule` with the globs of its condition `name`, which `add_globs` adds. Reports an invalid condition, and
-    /// returns `None`.
+    /// Returns `rule` with the globs of its condition `name`, which `add_globs` adds; `None` after an error, which it
+    /// reports.
     fn with_globs(
         &mut self,
         rule: Rule,
@@ -332,14 +334,14 @@ impl Reader<'_> {
         match add_globs(rule, &globs) {
             Ok(rule) => Some(rule),
             Err(error) => {
-                self.error(&field, error.to_string(), &member.node.at);
+                self.error(&field, error.to_string(), &member.node.span);
                 None
             }
         }
     }
 }
 
-/// Returns the path of the field `name` of `place`, where an empty text stands for the place itself.
+/// Returns the path of the field `name` in `place`. Without a name, returns `place`; without a place, `name`.
 fn field_path(place: &str, name: &str) -> String {
     match (place, name) {
         (place, "") => place.to_owned(),

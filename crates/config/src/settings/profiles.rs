@@ -21,7 +21,7 @@ const MAX_DESCRIPTION_BYTES: usize = 8 * 1024;
 /// Profiles of tools by their names.
 pub type ToolProfiles = BTreeMap<Arc<str>, Arc<ToolProfile>>;
 
-/// Reads `profiles`. A profile with an error has no tools, so that no client sees more than its operator meant.
+/// Reads `profiles`. A profile with an error has no tools, so that no client sees more tools than it should.
 pub(super) fn read(document: &Document, node: &Node) -> (ToolProfiles, Vec<Problem>) {
     let mut reader = Reader { document, problems: Vec::new() };
     let mut profiles = ToolProfiles::new();
@@ -29,7 +29,7 @@ pub(super) fn read(document: &Document, node: &Node) -> (ToolProfiles, Vec<Probl
         let problems_before = reader.problems.len();
         let Some(name) = reader.name(node) else { continue };
         if profiles.contains_key(&*name) {
-            reader.error("profiles.name", format!("two profiles have the name `{name}`"), &node.at);
+            reader.error("profiles.name", format!("two profiles have the name `{name}`"), &node.span);
         }
         let mut profile = reader.profile(node);
         if reader.problems.len() > problems_before {
@@ -47,15 +47,15 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Adds an error in `field`, at `at`.
-    fn error(&mut self, field: &str, message: String, at: &Range<usize>) {
+    /// Adds an error in `field`, at the bytes `span` of the file.
+    fn error(&mut self, field: &str, message: String, span: &Range<usize>) {
         let problem = Problem::error(message).field(field).hint("until then, the profile has no tools");
-        self.problems.push(self.document.locate(problem, at.clone()));
+        self.problems.push(self.document.locate(problem, span.clone()));
     }
 
-    /// Adds the error that `field`, which is at `node`, must be `expected`.
-    fn must_be(&mut self, field: &str, expected: &str, node: &Node) {
-        self.error(field, format!("`{field}` must be {expected}"), &node.at);
+    /// Adds the error that the value of `field`, which is `node`, must be `expected`.
+    fn report_invalid(&mut self, field: &str, expected: &str, node: &Node) {
+        self.error(field, format!("`{field}` must be {expected}"), &node.span);
     }
 
     /// Returns the items of `node`, a list of at most [`MAX_TABLES`]. For any other value, adds an error and returns no
@@ -64,11 +64,11 @@ impl Reader<'_> {
         match &node.value {
             Value::List(tables) if tables.len() <= MAX_TABLES => tables,
             Value::List(_) => {
-                self.must_be(field, &format!("a list of at most {MAX_TABLES} tables"), node);
+                self.report_invalid(field, &format!("a list of at most {MAX_TABLES} tables"), node);
                 &[]
             }
             _ => {
-                self.must_be(field, &format!("a list of tables: write `[[{field}]]` above each"), node);
+                self.report_invalid(field, &format!("a list of tables: write `[[{field}]]` above each"), node);
                 &[]
             }
         }
@@ -76,10 +76,10 @@ impl Reader<'_> {
 
     /// Adds an error if `node` is not a table, and one for each member that `table` does not have.
     fn check_keys(&mut self, node: &Node, table: &Table) {
-        let Some(members) = node.members() else { return self.must_be(table.title, "a table", node) };
+        let Some(members) = node.members() else { return self.report_invalid(table.title, "a table", node) };
         for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
             let field = format!("{}.{}", table.title, member.name);
-            self.error(&field, unknown_key(&field, member, table), &member.name_at);
+            self.error(&field, unknown_key(&field, member, table), &member.name_span);
         }
     }
 
@@ -87,10 +87,10 @@ impl Reader<'_> {
     fn name(&mut self, profile: &Node) -> Option<Arc<str>> {
         let expected = "1 to 64 letters, digits, `-` and `_`";
         match profile.get("name") {
-            None => self.error("profiles.name", "a profile must have a `name`".to_owned(), &profile.at),
+            None => self.error("profiles.name", "a profile must have a `name`".to_owned(), &profile.span),
             Some(member) => match member.node.as_text().filter(|name| ToolProfile::is_name(name)) {
                 Some(name) => return Some(Arc::from(name)),
-                None => self.must_be("profiles.name", expected, &member.node),
+                None => self.report_invalid("profiles.name", expected, &member.node),
             },
         }
         None
@@ -107,15 +107,15 @@ impl Reader<'_> {
             };
         }
         selection = selection.without(self.patterns(node, "without").unwrap_or_default());
-        let shown = node.get("show").map(|member| self.tables("profiles.show", &member.node));
+        let shown_tools = node.get("show").map(|member| self.tables("profiles.show", &member.node));
         let mut names = BTreeMap::new();
         let mut profile = ToolProfile::new(selection);
         if let Some(limits) = node.get("limits") {
             profile = profile.with_quotas(self.limits(&limits.node));
         }
-        for tool in shown.unwrap_or_default() {
-            let Some(((server, tool), shown)) = self.shown_tool(tool, &mut names) else { continue };
-            profile = profile.showing(server, tool, shown);
+        for tool in shown_tools.unwrap_or_default() {
+            let Some(((server, tool), shown_as)) = self.shown_tool(tool, &mut names) else { continue };
+            profile = profile.showing(server, tool, shown_as);
         }
         profile
     }
@@ -135,7 +135,7 @@ impl Reader<'_> {
                 Ok(quota) => quotas.add(quota),
                 Err(error) => {
                     let field = format!("{}.{}", PROFILE_LIMITS.title, member.name);
-                    self.error(&field, error.to_string(), &member.node.at);
+                    self.error(&field, error.to_string(), &member.node.span);
                 }
             }
         }
@@ -155,44 +155,48 @@ impl Reader<'_> {
             server_and_tool.and_then(|(server, tool)| Some((ServerName::new(server).ok()?, tool.to_owned())));
         let server_and_tool = server_and_tool.filter(|(_, tool)| !tool.is_empty() && !tool.contains('*'));
         if server_and_tool.is_none() {
-            self.must_be("profiles.show.tool", "one tool, as `server/tool`", node);
+            self.report_invalid("profiles.show.tool", "one tool, as `server/tool`", node);
         }
-        let mut shown = ShownAs::default();
+        let mut shown_as = ShownAs::default();
         if let Some(member) = node.get("name") {
-            shown.name = member.node.as_text().filter(|name| ToolProfile::is_name(name)).map(ToOwned::to_owned);
-            match &shown.name {
-                None => self.must_be("profiles.show.name", "1 to 64 letters, digits, `-` and `_`", &member.node),
-                Some(name) if names.insert(name.clone(), member.node.at.clone()).is_some() => {
+            shown_as.name = member.node.as_text().filter(|name| ToolProfile::is_name(name)).map(ToOwned::to_owned);
+            match &shown_as.name {
+                None => self.report_invalid("profiles.show.name", "1 to 64 letters, digits, `-` and `_`", &member.node),
+                Some(name) if names.insert(name.clone(), member.node.span.clone()).is_some() => {
                     let message = format!("two tools of the profile are shown as `{name}`");
-                    self.error("profiles.show.name", message, &member.node.at);
+                    self.error("profiles.show.name", message, &member.node.span);
                 }
                 Some(_) => {}
             }
         }
         if let Some(member) = node.get("description") {
-            shown.description =
+            shown_as.description =
                 member.node.as_text().filter(|text| text.len() <= MAX_DESCRIPTION_BYTES).map(ToOwned::to_owned);
-            if shown.description.is_none() {
+            if shown_as.description.is_none() {
                 let expected = format!("a text of at most {MAX_DESCRIPTION_BYTES} bytes");
-                self.must_be("profiles.show.description", &expected, &member.node);
+                self.report_invalid("profiles.show.description", &expected, &member.node);
             }
         }
-        server_and_tool.map(|server_and_tool| (server_and_tool, shown))
+        server_and_tool.map(|server_and_tool| (server_and_tool, shown_as))
     }
 
-    /// Reads `key`, which is a pattern or a list of patterns. Returns `None` if the profile does not have it.
+    /// Reads `key`, a pattern or a list of patterns. Returns `None` if the profile does not have this key.
     fn patterns(&mut self, node: &Node, key: &str) -> Option<Vec<Pattern>> {
         let (member, field) = (node.get(key)?, format!("profiles.{key}"));
-        let written = match &member.node.value {
+        let pattern_nodes = match &member.node.value {
             Value::List(items) => items.as_slice(),
             _ => std::slice::from_ref(&member.node),
         };
-        let mut patterns = Vec::with_capacity(written.len());
-        for item in written {
+        let mut patterns = Vec::with_capacity(pattern_nodes.len());
+        for item in pattern_nodes {
             match item.as_text().map(str::parse::<Pattern>) {
                 Some(Ok(pattern)) => patterns.push(pattern),
-                Some(Err(error)) => self.error(&field, error.to_string(), &item.at),
-                None => self.must_be(&field, "a pattern of tools such as `server/read_*`, or a list of patterns", item),
+                Some(Err(error)) => self.error(&field, error.to_string(), &item.span),
+                None => self.report_invalid(
+                    &field,
+                    "a pattern of tools such as `server/read_*`, or a list of patterns",
+                    item,
+                ),
             }
         }
         Some(patterns)

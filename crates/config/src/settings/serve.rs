@@ -9,7 +9,8 @@ use crate::{
     rows::SECONDS_RANGE,
 };
 
-/// Bounds of a daemon's HTTP connections. `None` leaves the daemon's own default.
+/// Bounds of a daemon's HTTP connections. A field is `None` if the file does not set it; the daemon's default then
+/// applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServeSettings {
@@ -22,7 +23,7 @@ pub struct ServeSettings {
     pub unauthenticated_connections: Option<usize>,
     /// How long a connection without a valid token may take to send the head of a request (`head_timeout`, in seconds).
     pub head_timeout: Option<Duration>,
-    /// The same for a connection with a valid token (`idle_timeout`, in seconds).
+    /// How long a connection with a valid token may take to send the head of a request (`idle_timeout`, in seconds).
     pub idle_timeout: Option<Duration>,
     /// The maximum number of sessions of one user that have servers of their own (`session_worlds`), 1 or more.
     pub session_worlds: Option<usize>,
@@ -34,12 +35,12 @@ impl ServeSettings {
         let mut problems = Vec::new();
         let mut report_invalid = |field: &str, expected: &str, node: &Node| {
             let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
-            problems.push(document.locate(problem.hint("until then, the default applies"), node.at.clone()));
+            problems.push(document.locate(problem.hint("until then, the default applies"), node.span.clone()));
         };
         if node.members().is_none() {
             report_invalid("serve", "a table", node);
         }
-        let mut number = |name: &str, expected: &str, is_valid: fn(f64) -> bool| {
+        let mut read_number = |name: &str, expected: &str, is_valid: fn(f64) -> bool| {
             let member = node.get(name)?;
             let number = match &member.node.value {
                 Value::Number(number) => number.as_f64().filter(|number| is_valid(*number)),
@@ -51,18 +52,24 @@ impl ServeSettings {
             number
         };
         let is_time: fn(f64) -> bool = |seconds| SECONDS_RANGE.contains(&seconds);
-        let time = "a number of seconds from 0.001 to 86400";
+        let expected_time = "a number of seconds from 0.001 to 86400";
         let settings = Self {
-            connections: number("connections", "a whole number, 2 or more", |n| is_count(n, 2.0)).and_then(count),
-            member_connections: number("member_connections", "a whole number, 1 or more", |n| is_count(n, 1.0))
+            connections: read_number("connections", "a whole number, 2 or more", |number| is_count(number, 2.0))
                 .and_then(count),
-            unauthenticated_connections: number("unauthenticated_connections", "a whole number, 1 or more", |n| {
-                is_count(n, 1.0)
+            member_connections: read_number("member_connections", "a whole number, 1 or more", |number| {
+                is_count(number, 1.0)
             })
             .and_then(count),
-            head_timeout: number("head_timeout", time, is_time).map(Duration::from_secs_f64),
-            idle_timeout: number("idle_timeout", time, is_time).map(Duration::from_secs_f64),
-            session_worlds: number("session_worlds", "a whole number, 1 or more", |n| is_count(n, 1.0)).and_then(count),
+            unauthenticated_connections: read_number(
+                "unauthenticated_connections",
+                "a whole number, 1 or more",
+                |number| is_count(number, 1.0),
+            )
+            .and_then(count),
+            head_timeout: read_number("head_timeout", expected_time, is_time).map(Duration::from_secs_f64),
+            idle_timeout: read_number("idle_timeout", expected_time, is_time).map(Duration::from_secs_f64),
+            session_worlds: read_number("session_worlds", "a whole number, 1 or more", |number| is_count(number, 1.0))
+                .and_then(count),
         };
         (settings, problems)
     }
@@ -72,7 +79,7 @@ fn is_count(number: f64, min: f64) -> bool {
     number.fract() == 0.0 && number >= min && number <= f64::from(u32::MAX)
 }
 
-/// Converts a whole number. It goes through text, because there is no checked conversion from `f64` to an integer.
+/// Converts a whole number, by way of text: the standard library has no checked conversion from `f64` to an integer.
 fn count(number: f64) -> Option<usize> {
     format!("{number:.0}").parse().ok()
 }

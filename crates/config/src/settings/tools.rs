@@ -45,21 +45,21 @@ impl ToolSettings {
         let mut problems = Vec::new();
         let mut add_error = |field: &str, message: String, node: &Node| {
             let problem = Problem::error(message).field(field).hint("until then, the default applies");
-            problems.push(document.locate(problem, node.at.clone()));
+            problems.push(document.locate(problem, node.span.clone()));
         };
         if node.members().is_none() {
             add_error(table_path, format!("`{table_path}` must be a table"), node);
         }
-        let field = |name: &str| format!("{table_path}.{name}");
+        let field_path = |name: &str| format!("{table_path}.{name}");
         if let Some(member) = node.get("naming") {
             // A value that is not text gets the error of an empty text, which names the valid styles.
             match member.node.as_text().map_or_else(|| "".parse(), str::parse::<NameStyle>) {
                 Ok(style) => self.naming.style = style,
-                Err(bad) => add_error(&field("naming"), bad.to_string(), &member.node),
+                Err(error) => add_error(&field_path("naming"), error.to_string(), &member.node),
             }
         }
         let mut report_invalid = |name: &str, expected: &str, node: &Node| {
-            add_error(&field(name), format!("`{}` must be {expected}", field(name)), node);
+            add_error(&field_path(name), format!("`{}` must be {expected}", field_path(name)), node);
         };
         if let Some(member) = node.get("name_length") {
             let length = match &member.node.value {
@@ -72,14 +72,14 @@ impl ToolSettings {
                 _ => report_invalid("name_length", "64 or 128", &member.node),
             }
         }
-        // `choice` applies a word, and returns whether it is a known one.
-        let mut choose = |name: &str, choice: &mut dyn FnMut(&str) -> bool| {
+        // `apply` applies a word, and returns whether it is a known one.
+        let mut read_word = |name: &str, apply: &mut dyn FnMut(&str) -> bool| {
             let Some(member) = node.get(name) else { return };
-            if !member.node.as_text().is_some_and(choice) {
+            if !member.node.as_text().is_some_and(apply) {
                 report_invalid(name, &TOOLS.words(name), &member.node);
             }
         };
-        choose("dashes", &mut |word| {
+        read_word("dashes", &mut |word| {
             let dashes = match word {
                 "keep" => Dashes::Keep,
                 "underscore" => Dashes::Underscore,
@@ -88,9 +88,11 @@ impl ToolSettings {
             self.naming.dashes = dashes;
             true
         });
-        choose("validate_args", &mut |word| ValidateArgs::parse(word).map(|mode| self.validate_args = mode).is_some());
-        choose("invisible", &mut |word| Invisible::parse(word).map(|mode| self.invisible = mode).is_some());
-        choose("refresh", &mut |word| {
+        read_word("validate_args", &mut |word| {
+            ValidateArgs::parse(word).map(|mode| self.validate_args = mode).is_some()
+        });
+        read_word("invisible", &mut |word| Invisible::parse(word).map(|mode| self.invisible = mode).is_some());
+        read_word("refresh", &mut |word| {
             let refresh = match word {
                 "run" => Refresh::Run,
                 "turn" => Refresh::Turn,

@@ -2,8 +2,8 @@
 //!
 //! A user who agrees to `python srv.py` agrees to the current content of that file. The agreement does not cover what
 //! the file loads in turn, or the content of a folder that the entry names. Nor does it cover files outside of the
-//! project, and files whose path begins with `~` or a placeholder. Between this check and the start of the program, another program can still
-//! replace the file.
+//! project, and files whose path begins with `~` or a placeholder. Between this check and the start of the program,
+//! another program can still replace the file.
 
 use std::{
     collections::BTreeMap,
@@ -16,21 +16,22 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use toolrack_host::spec::Stdio;
 
-/// The largest file whose content is read. The fingerprint of a larger one is its inode, size and time of last change.
+/// The size of the largest file whose content is read. The fingerprint of a larger file is its inode, its size and the
+/// time of its last change.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The maximum number of bytes to read from all files of one entry. Further files get the same kind of fingerprint as
 /// files that are too large.
 const MAX_TOTAL_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Files that programs search for in a folder that is their argument.
+/// Files that a program runs if its argument is the folder that contains them.
 const FOLDER_ENTRY_POINTS: &[&str] =
     &["package.json", "index.js", "index.mjs", "index.cjs", "index.ts", "__main__.py", "__init__.py"];
 
 /// Extensions that interpreters add to a name to find a file.
 const EXTENSIONS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py"];
 
-/// Endings of files that are run.
+/// Extensions of scripts: files that interpreters run.
 const SCRIPT_EXTENSIONS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".pl", ".php", ".lua", ".jar"];
 
 /// Files of the working folder that decide what these programs run.
@@ -46,8 +47,9 @@ const MANIFESTS: &[(&[&str], &[&str])] = &[
 
 /// Returns the files below `root` that `stdio` runs: the path of each within `root`, and its current fingerprint.
 pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
-    // `set_folder` has made `cwd` absolute, unless it begins with `~` or a placeholder, which is not resolved here. The
-    // program is then assumed to run in the root. In an absolute `cwd`, `$$` stands for `$`, as everywhere in an entry.
+    // `RunFolders::set_folder` has made `cwd` absolute, unless it begins with `~` or a placeholder. These are not
+    // resolved here, and the program is assumed to run in the root. In an absolute `cwd`, `$$` stands for `$`, as
+    // everywhere in an entry.
     let cwd = stdio.cwd.as_deref().and_then(Path::to_str).filter(|cwd| cwd.starts_with('/'));
     let cwd = cwd.map_or_else(|| root.to_owned(), |cwd| PathBuf::from(cwd.replace("$$", "$")));
     let mut collector = FileCollector { root, cwd, bytes_left: MAX_TOTAL_BYTES, files: BTreeMap::new() };
@@ -62,7 +64,7 @@ pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
     for (index, arg) in stdio.args.iter().enumerate() {
         collector.add_all_in(arg);
         let is_module =
-            index.checked_sub(1).and_then(|before| stdio.args.get(before)).is_some_and(|before| before == "-m");
+            index.checked_sub(1).and_then(|previous| stdio.args.get(previous)).is_some_and(|arg| arg == "-m");
         if is_module {
             collector.add_module(arg);
         }
@@ -100,8 +102,8 @@ impl FileCollector<'_> {
         }
     }
 
-    /// Adds the files that `word` may name: the file itself, the file with an extension, or what programs run in a
-    /// folder of this name.
+    /// Adds the files that `word` may name: the file itself, the file with an extension, or the files that programs run
+    /// in a folder of this name.
     fn add_word(&mut self, word: &str) {
         if word.is_empty() || word.starts_with('-') {
             return;
@@ -144,13 +146,13 @@ impl FileCollector<'_> {
         self.add_path(&path);
     }
 
-    /// Adds a file that is in the project, or is a link into the project or out of it.
+    /// Adds the file at `path` if the path or the file itself is in the project: one of them can be a link.
     fn add_path(&mut self, path: &Path) {
         let Ok(metadata) = path.metadata() else { return };
         let normalized_path = normalized(path);
         let is_inside = |path: &Path| path.starts_with(self.root);
         if !metadata.is_file()
-            || !(is_inside(&normalized_path) || path.canonicalize().is_ok_and(|real| is_inside(&real)))
+            || !(is_inside(&normalized_path) || path.canonicalize().is_ok_and(|real_path| is_inside(&real_path)))
         {
             return;
         }
@@ -161,14 +163,14 @@ impl FileCollector<'_> {
         }
     }
 
-    /// Returns the fingerprint of a file: the hash of its content, or what [`metadata_fingerprint`] returns if that is
-    /// too long.
+    /// Returns the fingerprint of a file: the hash of its content, or for a file that is too large its
+    /// [`metadata_fingerprint`].
     fn fingerprint(&mut self, path: &Path, metadata: &Metadata) -> String {
         let limit = MAX_FILE_BYTES.min(self.bytes_left);
         if metadata.len() <= limit
-            && let Some((hash, read)) = hash_content(path, limit)
+            && let Some((hash, length)) = hash_content(path, limit)
         {
-            self.bytes_left -= read;
+            self.bytes_left -= length;
             return hash;
         }
         metadata_fingerprint(metadata)
@@ -179,8 +181,8 @@ impl FileCollector<'_> {
 fn hash_content(path: &Path, limit: u64) -> Option<(String, u64)> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(limit + 1).read_to_end(&mut bytes).ok()?;
-    let read = u64::try_from(bytes.len()).ok().filter(|read| *read <= limit)?;
-    Some((format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(&bytes))), read))
+    let length = u64::try_from(bytes.len()).ok().filter(|length| *length <= limit)?;
+    Some((format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(&bytes))), length))
 }
 
 /// Returns the size, the inode and the time of the last change (ctime) of a file. No program can set the ctime to a

@@ -13,7 +13,8 @@ pub(super) struct Fingerprint {
 }
 
 impl Fingerprint {
-    pub(super) fn of(path: &Path) -> Self {
+    /// Reads the present fingerprint of the file or folder at `path`.
+    pub(super) fn read(path: &Path) -> Self {
         let Ok(metadata) = std::fs::metadata(path) else { return Self::default() };
         Self {
             identity: identity(&metadata),
@@ -22,7 +23,7 @@ impl Fingerprint {
         }
     }
 
-    /// Returns whether both are of the same file or folder, regardless of its content.
+    /// Returns whether both fingerprints are of the same file or folder, regardless of its content.
     pub(super) fn is_same_file(&self, other: &Self) -> bool {
         (self.identity, self.created) == (other.identity, other.created)
     }
@@ -50,12 +51,12 @@ mod tests {
     fn another_content_is_another_fingerprint_of_the_same_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mcp.json");
-        assert_eq!(Fingerprint::of(&file), Fingerprint::default(), "there is no file yet");
+        assert_eq!(Fingerprint::read(&file), Fingerprint::default(), "there is no file yet");
         fs::write(&file, "{}").unwrap();
-        let before = Fingerprint::of(&file);
-        assert_eq!(Fingerprint::of(&file), before);
+        let before = Fingerprint::read(&file);
+        assert_eq!(Fingerprint::read(&file), before);
         fs::write(&file, "{ }").unwrap();
-        let after = Fingerprint::of(&file);
+        let after = Fingerprint::read(&file);
         assert!(after != before && after.is_same_file(&before));
     }
 
@@ -66,10 +67,10 @@ mod tests {
         for path in [&file, &new] {
             fs::write(path, "{}").unwrap();
         }
-        let before = Fingerprint::of(&file);
+        let before = Fingerprint::read(&file);
         fs::rename(&new, &file).unwrap();
-        assert!(!Fingerprint::of(&file).is_same_file(&before));
+        assert!(!Fingerprint::read(&file).is_same_file(&before));
         fs::remove_file(&file).unwrap();
-        assert!(!Fingerprint::of(&file).is_same_file(&before));
+        assert!(!Fingerprint::read(&file).is_same_file(&before));
     }
 }

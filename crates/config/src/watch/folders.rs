@@ -1,5 +1,5 @@
-//! Keeps the folders that the system watches. A reader is the owner of one [`Watch`](super::Watch), and each folder is
-//! watched once for all readers of files in it.
+//! Manages the folders that the system watches. The owner of a [`Watch`](super::Watch) is called a reader. Each folder
+//! is watched once for all readers of files in it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,9 +10,9 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use super::{ReaderId, fingerprint::Fingerprint};
 
-/// The system's own watch, such as inotify.
+/// The watcher of the operating system, such as inotify.
 pub(super) struct SystemWatcher {
-    /// `None` if the system has no watch left.
+    /// `None` if the system could not create one.
     watcher: Option<RecommendedWatcher>,
     /// Whether the system watches all folders that it should.
     is_complete: bool,
@@ -90,7 +90,7 @@ impl Folders {
         }
         // Take the fingerprint first: if the folder is replaced before it is watched, the next check finds a
         // difference.
-        let fingerprint = Fingerprint::of(folder);
+        let fingerprint = Fingerprint::read(folder);
         self.system_watcher.watch(folder);
         self.by_path.insert(folder.to_owned(), Folder { fingerprint, readers: BTreeSet::from([reader]) });
     }
@@ -105,8 +105,8 @@ impl Folders {
         }
     }
 
-    /// Treats `folder` as replaced until [`Self::watch_again`]: something has happened to the folder itself, so another
-    /// one may be in its place.
+    /// Treats `folder` as replaced until [`Self::watch_again`], after an event of the folder itself: another folder may
+    /// be in its place.
     pub(super) fn mark_replaced(&mut self, folder: &Path) {
         if let Some(watched) = self.by_path.get_mut(folder) {
             watched.fingerprint = Fingerprint::default();
@@ -115,15 +115,15 @@ impl Folders {
 
     /// Returns whether another folder has, or may have, replaced the folder that is watched.
     pub(super) fn is_replaced(&self, folder: &Path) -> bool {
-        self.by_path.get(folder).is_some_and(|watched| !Fingerprint::of(folder).is_same_file(&watched.fingerprint))
+        self.by_path.get(folder).is_some_and(|watched| !Fingerprint::read(folder).is_same_file(&watched.fingerprint))
     }
 
-    /// Watches the folder that has replaced another one at this path. Returns the readers that may have missed a
-    /// change.
+    /// Watches the new folder at this path in place of the old one. Returns the readers of the folder, which may have
+    /// missed a change.
     pub(super) fn watch_again(&mut self, folder: &Path) -> BTreeSet<ReaderId> {
         let Some(watched) = self.by_path.get_mut(folder) else { return BTreeSet::new() };
         self.system_watcher.unwatch(folder);
-        watched.fingerprint = Fingerprint::of(folder);
+        watched.fingerprint = Fingerprint::read(folder);
         self.system_watcher.watch(folder);
         watched.readers.clone()
     }

@@ -1,7 +1,7 @@
 //! Lists the sizes and prices of models, as their providers published them.
 //!
-//! The table is replaced as a whole when prices change. A model that is missing here works, but without a budget in
-//! tokens or in money. Prices are list prices for the standard tier, short contexts and caches of five minutes.
+//! The table is replaced as a whole when prices change. A model that is not in it works, but its size and its cost are
+//! unknown. Prices are list prices for the standard tier, short contexts and caches of five minutes.
 //!
 //! Source: the catalogue of rig-core 0.44.0, which comes from models.dev, as of 2026-10-07.
 
@@ -27,7 +27,7 @@ impl KnownModel {
     /// Finds a provider's model by its name, with or without a date at its end.
     #[must_use]
     pub fn find(provider: &str, model: &str) -> Option<&'static Self> {
-        // With fewer digits it is a version: `claude-opus-5-5` is another model than `claude-opus-5`.
+        // Fewer than four digits are a version: `claude-opus-5-5` is another model than `claude-opus-5`.
         let is_date = |rest: &str| {
             rest.strip_prefix(['-', '@'])
                 .is_some_and(|date| date.len() >= 4 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))

@@ -205,8 +205,8 @@ proptest! {
         let member = root.get(&names[index.index(names.len())]).unwrap();
         let entry = json!({ "url": "https://x" });
         let after = replace(&text, member, &entry);
-        prop_assert!(after.starts_with(&text[..member.node.at.start]));
-        prop_assert!(after.ends_with(&text[member.node.at.end..]));
+        prop_assert!(after.starts_with(&text[..member.node.span.start]));
+        prop_assert!(after.ends_with(&text[member.node.span.end..]));
         prop_assert_eq!(&parsed(&after).to_json()[&member.name], &entry);
     }
 }
