@@ -97,6 +97,7 @@ fn the_arguments_are_changed_in_the_editor_and_the_question_comes_again() {
     terminal.expect("\"text\": \"uno\"");
     terminal.expect(RUN_IT);
     terminal.type_in("y");
+    terminal.expect("fake/echo text=uno");
     assert_eq!(terminal.end().1, 0);
     assert_eq!(echoed(&rack), ["uno"]);
 }

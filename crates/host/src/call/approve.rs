@@ -216,6 +216,7 @@ impl CallContext {
         match review.check(arguments.clone()).await {
             Ok(()) => {
                 running.record_decision(decision, why);
+                running.edited = Some(arguments.clone());
                 Ok(arguments)
             }
             Err(problem) => Err(running.refuse(Decision::Denied, format!("with the edited arguments, {problem}"))),

@@ -362,4 +362,13 @@ async fn arguments_that_the_user_changed_are_checked_and_judged_again() {
         assert!(denied(&error).0.contains(wrong), "{error}");
     }
     assert_eq!(server.count_of("tools/call"), 0);
+
+    for (confirms, edited) in [
+        (Confirmed::Edited(members(&json!({"path": "b"}))), Some(members(&json!({"path": "b"})))),
+        (Confirmed::Yes, None),
+    ] {
+        let host = gated(gate.clone(), Person { confirms, ..Person::eager() }.shared(), &server).await;
+        let outcome = call(&host, "fs/write", json!({"path": "a"})).await.unwrap();
+        assert_eq!(outcome.edited, edited, "the result has the arguments that were sent");
+    }
 }
