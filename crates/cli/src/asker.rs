@@ -42,6 +42,9 @@ pub(crate) use sampling::Sampler;
 /// The most times that the same question is asked again, so that a broken terminal does not cause an endless loop.
 const MAX_TRIES: usize = 20;
 
+/// What is shown while the user changes arguments in an editor.
+pub(crate) const EDITOR_IS_OPEN: &str = "The arguments are open in your editor.";
+
 /// Asks the user at the terminal. Without a terminal, it can answer only with the folders given with `--root`.
 #[derive(Debug)]
 pub(crate) struct Terminal {
@@ -133,12 +136,15 @@ impl Terminal {
 
     /// Lets the user change `text` in an editor.
     async fn edit(&self, text: &str) -> EditOutcome {
-        self.screen.prompt("The arguments are open in your editor.");
+        let words = if self.lines.has_own_editor() { EDITOR_IS_OPEN } else { "" };
+        self.screen.prompt(words);
         let open_question = OpenQuestion(&self.screen);
         let edited = self.lines.edit(text).await;
         self.screen.record_answer();
         drop(open_question);
-        self.screen.message("");
+        if !words.is_empty() {
+            self.screen.message("");
+        }
         edited
     }
 
