@@ -1,7 +1,7 @@
 //! Finds the server that the command line describes for only this command: by a URL among the words of a verb, or by a
 //! command after `--`.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
 use clap::{
     CommandFactory as _, Error,
@@ -72,7 +72,19 @@ fn take_command(one_off: &mut OneOffArgs, rest: &mut Vec<String>) -> Option<OneO
         rest.extend(words);
         return None;
     }
-    Some(OneOffServer::Command(words))
+    Some(OneOffServer::Command(split_single_word(words)))
+}
+
+/// Splits a command that was pasted as one word, as a shell would, unless a program has the whole word as its name.
+fn split_single_word(words: Vec<String>) -> Vec<String> {
+    let [word] = &*words else { return words };
+    if !word.contains(char::is_whitespace) || Path::new(word).exists() {
+        return words;
+    }
+    match shell_words::split(word) {
+        Ok(split) if !split.is_empty() => split,
+        _ => words,
+    }
 }
 
 /// Returns whether `word` is `NAME=VALUE` or `NAME:=JSON`, and not the path of a program.
@@ -80,19 +92,28 @@ fn is_argument(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| !name.contains('/') && !name.starts_with('-'))
 }
 
-/// Returns the words of `call -- COMMAND… TOOL NAME=VALUE…` with the tool and its arguments moved before the `--`;
-/// `None` for other words. The tool is the last word that is not an argument.
-pub(super) fn tool_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
+/// Returns the words of `call -- COMMAND… TOOL NAME=VALUE…` with the tool and its arguments moved before the `--`, and
+/// in the same way those of `prompt` and `read`; `None` for other words. The tool or prompt is the last word that is
+/// not an argument. The resource is the last word, if it is a URI.
+pub(super) fn name_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
     let dashes = words.iter().position(|word| word == "--")?;
     let (before, after) = (&words[..dashes], &words[dashes + 1..]);
-    if !before.iter().any(|word| word == "call") {
+    let is_verb = |verb: &str| before.iter().any(|word| word == verb);
+    let is_name = |word: &OsString| word.to_str().is_some_and(|word| !is_argument(word));
+    let is_uri = |word: &OsString| word.to_str().is_some_and(|word| word.contains(':'));
+    let name = if is_verb("call") || is_verb("prompt") {
+        after.iter().rposition(is_name)?
+    } else if is_verb("read") && after.last().is_some_and(is_uri) {
+        after.len() - 1
+    } else {
+        return None;
+    };
+    // At least one word before the name is the command.
+    if name == 0 {
         return None;
     }
-    let is_tool = |word: &OsString| word.to_str().is_some_and(|word| !is_argument(word));
-    // At least one word before the tool is the command.
-    let tool = after.iter().rposition(is_tool).filter(|&tool| tool > 0)?;
-    let (command, call) = after.split_at(tool);
-    Some([before, call, &words[dashes..=dashes], command].concat())
+    let (command, wanted) = after.split_at(name);
+    Some([before, wanted, &words[dashes..=dashes], command].concat())
 }
 
 /// Takes the server out of the words of a verb whose words name servers. One of these words may be a URL.
