@@ -164,18 +164,35 @@ fn conflict_error(why: &str) -> Error {
     Cli::command().error(ErrorKind::ArgumentConflict, why)
 }
 
-/// Adds a tip to `error` for users who typed only the command of a server. The tip says what to write before the
-/// command.
+/// Adds a tip to `error` for users who typed only the command of a server, or an argument of a tool as if it were an
+/// option. The tip says what to write instead.
 pub(super) fn with_tip(mut error: Error, words: &[OsString]) -> Error {
-    let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
     let verb = words.iter().find_map(|word| {
         [("call", "TOOL NAME=VALUE"), ("read", "URI"), ("prompt", "PROMPT NAME=VALUE")]
             .into_iter()
             .find(|(verb, _)| word == verb)
     });
-    if let (true, Some((verb, arguments)), true) = (is_missing, verb, words.iter().any(|word| word == "--")) {
-        let tip = format!("the name of what you want comes before `--`: toolrack {verb} {arguments} -- COMMAND");
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
-    }
+    let Some((verb, arguments)) = verb else { return error };
+    let tip = match error.kind() {
+        ErrorKind::MissingRequiredArgument if words.iter().any(|word| word == "--") => {
+            format!("the name of what you want comes before `--`: toolrack {verb} {arguments} -- COMMAND")
+        }
+        ErrorKind::UnknownArgument if verb != "read" && error.get(ContextKind::SuggestedArg).is_none() => {
+            match unknown_option(&error) {
+                Some(name) => format!("an argument for the server is written without dashes: {name}=VALUE"),
+                None => return error,
+            }
+        }
+        _ => return error,
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     error
+}
+
+/// Returns the name of the option that `error` does not know; `None` for a short one.
+fn unknown_option(error: &Error) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = option.strip_prefix("--")?;
+    let name = name.split_once('=').map_or(name, |(name, _)| name);
+    (!name.is_empty()).then(|| name.to_owned())
 }

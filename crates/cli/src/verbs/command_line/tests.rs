@@ -254,6 +254,9 @@ fn words_that_name_no_server_or_two_are_refused_with_a_hint() {
     for (line, says) in [
         ("toolrack call -- npx", "toolrack call TOOL NAME=VALUE -- COMMAND"),
         ("toolrack read -- npx -y X", "toolrack read URI -- COMMAND"),
+        ("toolrack call fs/read --path=a", "without dashes: path=VALUE"),
+        ("toolrack prompt docs/greet --who me", "without dashes: who=VALUE"),
+        ("toolrack call fs/read --jsom", "'--json'"),
         ("toolrack tools https://h -- x", "one server"),
         ("toolrack tools https://h https://i", "one server"),
         ("toolrack call https://h", "TOOL is missing"),
