@@ -105,6 +105,7 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::Unreachable { .. } | LinkError::Http { .. } => {
             format!("check that the server runs and that the url in {source} is right")
         }
+        LinkError::Redirect { next, .. } if is_typed(source) => format!("{next} the command line"),
         LinkError::Redirect { next, .. } => format!("{next} {source}"),
         LinkError::NeedsAuth { how: Some(how), .. } => how.clone(),
         LinkError::NoToken { .. } => "call again later; if the error stays, sign in again".to_owned(),
