@@ -43,6 +43,9 @@ pub(crate) use sampling::Sampler;
 /// How often the same question is asked at most. The limit keeps a broken terminal from causing an endless loop.
 const MAX_TRIES: usize = 20;
 
+/// What is shown while the user changes arguments in an editor.
+pub(crate) const EDITOR_IS_OPEN: &str = "The arguments are open in your editor.";
+
 /// Asks the user at the terminal. Without a terminal, it can answer only with the folders of `--root` and the answers
 /// of `--answer` and `--answers`.
 #[derive(Debug)]
@@ -136,12 +139,15 @@ impl Terminal {
 
     /// Lets the user change `text` in an editor.
     async fn edit(&self, text: &str) -> EditOutcome {
-        self.screen.prompt("The arguments are open in your editor.");
+        let words = if self.lines.has_own_editor() { EDITOR_IS_OPEN } else { "" };
+        self.screen.prompt(words);
         let open_question = OpenQuestion(&self.screen);
         let edit_outcome = self.lines.edit(text).await;
         self.screen.record_answer();
         drop(open_question);
-        self.screen.message("");
+        if !words.is_empty() {
+            self.screen.message("");
+        }
         edit_outcome
     }
 

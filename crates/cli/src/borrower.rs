@@ -15,7 +15,7 @@ use toolrack_host::text;
 
 use crate::{
     args,
-    asker::{KeyMode, OwnLines},
+    asker::{EDITOR_IS_OPEN, KeyMode, OwnLines},
     context::ArgsText,
     editor::Editor,
     error::{Exit, Failure, with_causes},
@@ -348,6 +348,9 @@ impl LocalTerminal<'_> {
             ToBorrower::AskKey(number) => self.question = Some((number, Box::pin(self.lines.key()))),
             ToBorrower::Edit(number, text) => {
                 let lines = self.lines;
+                if lines.has_editor() {
+                    self.screen.message(EDITOR_IS_OPEN);
+                }
                 let edited_text = async move { serde_json::to_string(&lines.edit(&text).await).ok() };
                 self.question = Some((number, Box::pin(edited_text)));
             }

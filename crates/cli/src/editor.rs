@@ -49,6 +49,11 @@ impl Editor {
         Self { command: None, folder: PathBuf::new() }
     }
 
+    /// Returns whether the user has set an editor.
+    pub(crate) fn is_set(&self) -> bool {
+        self.command.is_some()
+    }
+
     /// Opens `text` in the editor and returns the content of the file when the editor ends.
     pub(crate) async fn edit(&self, text: &str) -> EditOutcome {
         let Some(command) = &self.command else {

@@ -206,13 +206,56 @@ pub(crate) fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// Returns an error with everything that caused it, in one line.
+/// Returns an error with everything that caused it, in one line. Leaves out an error of the system that the line says already.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let _ = write!(line, ": {error}");
+        if !error.downcast_ref::<io::Error>().is_some_and(|error| is_said(error, &line)) {
+            let _ = write!(line, ": {error}");
+        }
         cause = error.source();
     }
     line
+}
+
+/// Returns whether `line` names the kind of `error`, and `error` says no more than its kind.
+fn is_said(error: &io::Error, line: &str) -> bool {
+    let kind = error.kind().to_string();
+    (error.raw_os_error().is_some() || error.to_string() == kind) && line.contains(&kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Failed(&'static str, io::Error);
+
+    impl fmt::Display for Failed {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Failed {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.1)
+        }
+    }
+
+    #[test]
+    fn a_cause_that_the_error_names_already_is_not_told_again() {
+        let denied = || io::Error::from_raw_os_error(nix::errno::Errno::EACCES as i32);
+        for (error, told) in [
+            (Failed("cannot write x: permission denied", denied()), "cannot write x: permission denied"),
+            (Failed("cannot write x", denied()), "cannot write x: Permission denied (os error 13)"),
+            (Failed("x: too many links; see", io::ErrorKind::TooManyLinks.into()), "x: too many links; see"),
+            (Failed("x: other error", io::Error::other("too deep")), "x: other error: too deep"),
+        ] {
+            assert_eq!(with_causes(&error), told);
+        }
+    }
 }

@@ -321,7 +321,7 @@ impl LiveTurn {
     }
 
     fn call_ends(&mut self, ended_call: &EndedCall<'_>) {
-        let EndedCall { call, error, script_calls, text, is_error, took } = *ended_call;
+        let EndedCall { call, arguments, error, script_calls, text, is_error, took } = *ended_call;
         let tool = self.tool_name(call);
         let unasked_tool = matches!(error, Some(CallError::Denied { unasked: true, .. })).then_some(&tool);
         // A script's call records only the code of its error. This is the code of the same error.
@@ -346,7 +346,7 @@ impl LiveTurn {
             self.running_calls.end(&call.id);
             self.show_running();
         }
-        let (id, arguments, calls) = (call.id.clone(), call.input.clone(), script_calls.to_vec());
+        let (id, arguments, calls) = (call.id.clone(), arguments.clone(), script_calls.to_vec());
         self.calls.push(CallRecord { id, tool, arguments, is_error, duration_ms, calls });
     }
 
@@ -411,8 +411,13 @@ impl Front for LiveTurn {
             }
             TurnEvent::CallEnds { call, outcome, text, is_error, took } => {
                 let error = outcome.and_then(Result::err);
-                let script_calls = outcome.and_then(Result::ok).map_or(&[][..], |outcome| &outcome.calls);
-                self.call_ends(&EndedCall { call, error, script_calls, text, is_error, took });
+                let outcome = outcome.and_then(Result::ok);
+                let script_calls = outcome.map_or(&[][..], |outcome| &outcome.calls);
+                let edited = outcome.and_then(|outcome| outcome.edited.clone()).map(Value::Object);
+                let arguments = edited.as_ref().unwrap_or(&call.input);
+                // Without the time in which the call waited for the user's approval.
+                let took = outcome.map_or(took, |outcome| outcome.duration);
+                self.call_ends(&EndedCall { call, arguments, error, script_calls, text, is_error, took });
             }
             _ => {}
         }
@@ -444,6 +449,8 @@ impl Front for LiveTurn {
 /// How a call ended.
 struct EndedCall<'a> {
     call: &'a ToolCallData,
+    /// The arguments that were sent, which the user may have changed.
+    arguments: &'a Value,
     /// Why the call has no result.
     error: Option<&'a CallError>,
     /// The calls that a script made, if the tool runs one.
@@ -459,7 +466,7 @@ impl EndedCall<'_> {
     fn line(&self, layout: Layout, tool: &str) -> String {
         let (sign, tone) = if self.is_error { (Sign::Bad, Tone::Bad) } else { (Sign::Good, Tone::Good) };
         let sign = paint(tone, layout.sign(sign));
-        let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(&self.call.input));
+        let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(self.arguments));
         if self.is_error {
             // Skip the line that tells the model that the text is a server's data.
             let why = self.text.lines().find(|line| !line.starts_with("[data from ")).unwrap_or_default();

@@ -374,6 +374,7 @@ impl CallContext {
         running.finish(&result);
         result.map(|mut outcome| {
             outcome.duration = running.elapsed();
+            outcome.edited = running.edited.take();
             outcome
         })
     }

@@ -111,6 +111,14 @@ impl Lines {
         }
     }
 
+    /// Returns whether [`Self::edit`] opens an editor of this process. A borrower says itself when it opens one.
+    pub(super) fn has_own_editor(&self) -> bool {
+        match self {
+            Self::Own(lines) => lines.has_editor(),
+            Self::Borrower(_) => false,
+        }
+    }
+
     /// Lets the user change `text` in an editor.
     pub(super) async fn edit(&self, text: &str) -> EditOutcome {
         match self {
@@ -147,6 +155,11 @@ impl OwnLines {
     /// As [`Lines::key`].
     pub(crate) async fn key(&self) -> Input {
         self.wait_for(InputKind::Key).await
+    }
+
+    /// Returns whether [`Self::edit`] opens an editor.
+    pub(crate) fn has_editor(&self) -> bool {
+        self.editor.is_set()
     }
 
     /// As [`Lines::edit`].

@@ -358,7 +358,10 @@ impl LentContext {
             return Some("is stopped there".to_owned());
         }
         let state = match purpose {
-            Purpose::Connections => timeout(CONNECT_WAIT, self.settled_state(name)).await.ok().flatten(),
+            Purpose::Connections => match timeout(CONNECT_WAIT, self.settled_state(name)).await {
+                Ok(state) => state,
+                Err(_) => self.state(name),
+            },
             Purpose::Status => self.state(name),
         };
         let word = state.as_ref().map_or("not known", State::word).replace('_', " ");

@@ -9,7 +9,10 @@ use std::{
 };
 
 use toolrack_config::{Interpolate, Loaded};
-use toolrack_host::{Conceal, HostBuilder, Recorder, Recording, ServerSpec, spec::Trust};
+use toolrack_host::{
+    Conceal, Desired, HostBuilder, Recorder, Recording, ServerName, ServerSpec,
+    spec::{Source, Trust},
+};
 
 use super::Context;
 use crate::{
@@ -106,6 +109,24 @@ impl Context {
             spec.enabled = true;
         }
         loaded
+    }
+}
+
+impl Context {
+    /// In a replay, takes the server out of `desired` that the recorded program added by itself, because this program
+    /// adds it again. `names` are the names that it tried: it took the first that no other server had, so its server is
+    /// the last of them that the recording has.
+    pub(crate) fn take_out_recorded_own(&self, desired: &mut Desired, names: impl Iterator<Item = ServerName>) {
+        if !Tape::is_replay(self.host_parts.tape.as_ref()) {
+            return;
+        }
+        let last = names.take_while(|name| desired.contains_key(name)).last();
+        // A configured server has its file as its source.
+        if let Some(last) = last
+            && desired.get(&last).is_some_and(|spec| spec.source == Source::program())
+        {
+            desired.remove(&last);
+        }
     }
 }
 

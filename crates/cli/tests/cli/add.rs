@@ -231,6 +231,21 @@ fn a_command_in_one_word_is_split_with_a_note() {
 }
 
 #[test]
+fn what_only_a_shell_understands_is_refused_with_a_hint() {
+    let rack = Rack::new();
+    for words in [&["API_TOKEN=hunter2 npx -y pkg"][..], &["API_TOKEN=hunter2", "npx", "-y", "pkg"]] {
+        let ran = rack.run(&[&["add", "--no-test", "x"][..], words].concat()).ends_with(2);
+        assert!(ran.stderr.contains("sets a variable") && ran.stderr.contains("-e API_TOKEN=VALUE"), "{ran}");
+        assert!(!ran.stderr.contains("hunter2"), "{ran}");
+    }
+    for line in ["npx -y pkg | tee log", "cd /x && npx pkg", "npx pkg;", "npx pkg 2> log"] {
+        let ran = rack.run(&["add", "--no-test", "x", line]).ends_with(2);
+        assert!(ran.stderr.contains("no shell runs the command"), "{ran}");
+    }
+    let _ = rack.run(&["add", "--no-test", "x", "--", "sh", "-c", "npx pkg | tee log"]).ends_with(0);
+}
+
+#[test]
 fn an_address_is_never_a_program_and_odd_names_are_refused() {
     let rack = Rack::new();
     for words in [

@@ -97,6 +97,22 @@ fn the_arguments_are_changed_in_the_editor_and_the_question_comes_again() {
     terminal.expect("\"text\": \"uno\"");
     terminal.expect(RUN_IT);
     terminal.type_in("y");
+    terminal.expect("fake/echo text=uno");
+    assert_eq!(terminal.end().1, 0);
+    assert_eq!(echoed(&rack), ["uno"]);
+}
+
+#[test]
+fn without_an_editor_the_arguments_are_typed_and_no_editor_is_said_to_be_open() {
+    let (rack, _effects) = rack(&json!([calls("echo", &json!({ "text": "one" })), done()]));
+    let mut terminal = ask(&rack, &[]);
+    terminal.expect(RUN_IT);
+    terminal.type_in("e");
+    let shown = terminal.expect("Arguments as JSON, on one line");
+    assert!(!shown.contains("editor"), "{shown}");
+    terminal.type_in("{\"text\": \"uno\"}\r");
+    terminal.expect(RUN_IT);
+    terminal.type_in("y");
     assert_eq!(terminal.end().1, 0);
     assert_eq!(echoed(&rack), ["uno"]);
 }

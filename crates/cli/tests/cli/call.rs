@@ -376,6 +376,10 @@ fn a_call_of_an_unusable_tool_says_why_it_is_unusable() {
     }
     let ran = rack.run(&["call", "bad_schem"]).ends_with(5);
     assert!(ran.stderr.contains("there is no tool `bad_schem`"), "{ran}");
+    let mut entry = fake(&[]);
+    entry["max_schema_depth"] = json!(1);
+    let ran = Rack::with(&[("fake", entry)]).run(&["call", "fake/add", "a=1", "b=2"]).ends_with(5);
+    assert!(ran.stderr.contains("hint: raise `max_schema_depth` in [HOME]/toolrack/mcp.json"), "{ran}");
 }
 
 #[test]

@@ -49,6 +49,20 @@ fn a_server_of_one_time_and_one_that_is_not_configured_any_more_are_replayed() {
 }
 
 #[test]
+fn a_turn_is_replayed_with_the_servers_that_the_program_adds_itself() {
+    for name in ["fake", "artifacts"] {
+        let rack = Rack::with(&[(name, fake(&[]))]);
+        let echo = json!({ "name": format!("mcp__{name}__echo"), "input": { "text": "x" } });
+        work_file(&rack, "script.json", &json!([{ "tool_calls": [echo] }, { "text": "all done" }]).to_string());
+        let line = ["ask", "--model", "mock/script.json", "--allow", "*", "go"];
+        let first = rack.run(&[&["record", "tape.jsonl"][..], &line].concat()).ends_with(0);
+        let again = rack.run(&[&["replay", "tape.jsonl"][..], &line].concat()).ends_with(0);
+        assert_eq!(first.stdout, again.stdout, "{again}");
+        assert!(again.stderr.contains("echo text=x") && !again.stderr.contains("not connected"), "{again}");
+    }
+}
+
+#[test]
 fn a_call_that_was_not_recorded_has_its_own_error_code() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let _ = rack.run(&["record", "tape.jsonl", "call", "fake/echo", "text=x"]).ends_with(0);

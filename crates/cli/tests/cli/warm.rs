@@ -522,6 +522,14 @@ fn unused(rack: &Rack, more: &[&str], variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
+fn a_server_that_the_daemon_is_still_connecting_is_not_said_to_be_unknown() {
+    let rack = Rack::with(&[("mute", json!({ "command": "sleep", "args": ["600"] }))]);
+    let _daemon = Daemon::start(&rack, &[]);
+    let status = rack.run(&["daemon", "status"]).ends_with(0);
+    assert!(status.stdout.contains("commands here do not use it: `mute` is connecting there"), "{status}");
+}
+
+#[test]
 fn a_command_with_another_variable_that_an_entry_uses_runs_alone_and_names_the_variable() {
     let effects = EffectLog::new();
     let mut entry = fake(&["--era", "both", "--log", effects.path_str()]);

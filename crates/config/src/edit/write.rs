@@ -34,7 +34,7 @@ pub(super) fn follow_links(path: &Path) -> Result<PathBuf, EditError> {
         let Ok(link_target) = fs::read_link(&target) else { return Ok(target) };
         target = folder_of(&target).join(link_target);
     }
-    let source = io::Error::other("too many links");
+    let source = io::ErrorKind::TooManyLinks.into();
     Err(EditError::Io { doing: "follow the link", path: path.to_owned(), source })
 }
 

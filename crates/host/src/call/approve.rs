@@ -216,6 +216,7 @@ impl CallContext {
         match review.check(arguments.clone()).await {
             Ok(()) => {
                 running.record_decision(decision, why);
+                running.edited = Some(arguments.clone());
                 Ok(arguments)
             }
             Err(problem) => Err(running.refuse(Decision::Denied, format!("with the edited arguments, {problem}"))),
@@ -271,17 +272,21 @@ impl CallContext {
             }
             false => vec![(tool.tool().name.clone(), tool.definition_hash())],
         };
+        let add = |is_session_only| {
+            let answer = GivenAnswer { server: &tool.server, fingerprint, caller, callers, is_session_only };
+            self.session_answers.add(tools.clone(), &answer)
+        };
         let is_stored = match (&self.answer_store, scope) {
             (Some(answer_store), AnswerScope::Tool | AnswerScope::Server) => {
+                // Added before it is stored, which takes a while: it settles other questions that are open now
+                // ([`Review::is_answered`]), and the asker goes on to the next of them already.
+                add(false);
                 let (server, tools, by) = (&tool.server, &tools, caller.way());
                 answer_store.remember(NewAnswer { server, fingerprint, tools, of_server, principal, by }).await
             }
             _ => false,
         };
-        let server = &tool.server;
-        // A stored answer is added as well: it settles other questions that are open now ([`Review::is_answered`]).
-        let answer = GivenAnswer { server, fingerprint, caller, callers, is_session_only: !is_stored };
-        let had_room = self.session_answers.add(tools, &answer);
+        let had_room = is_stored || add(true);
         match (is_stored, of_server) {
             (false, _) if !had_room => "not for all of these tools: too many answers are remembered already",
             (true, false) => "always, for this tool",

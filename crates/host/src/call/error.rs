@@ -118,7 +118,7 @@ struct ServerMessage<'a>(&'a RpcError);
 impl fmt::Display for ServerMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RpcError { code, message, .. } = self.0;
-        let is_name = !message.is_empty() && !message.contains(' ');
+        let is_name = !message.contains(' ') && (message.contains('/') || message == "initialize" || message == "ping");
         if *code == METHOD_NOT_FOUND && is_name {
             write!(f, "it does not know the request `{message}` ({code})")
         } else {
@@ -297,5 +297,19 @@ mod tests {
             error: RpcError { code: -32602, message: "no".into(), data: None },
         };
         assert_eq!(remote.kind(), CallErrorKind::Refused);
+    }
+
+    #[test]
+    fn only_a_message_that_names_a_request_is_shown_as_one() {
+        let shown = |message: &str| {
+            let error = RpcError { code: METHOD_NOT_FOUND, message: message.to_owned(), data: None };
+            ServerMessage(&error).to_string()
+        };
+        for name in ["prompts/get", "ping"] {
+            assert_eq!(shown(name), format!("it does not know the request `{name}` (-32601)"));
+        }
+        for other in ["Unsupported", "", "no such method prompts/get"] {
+            assert!(!shown(other).contains("the request"), "{other}");
+        }
     }
 }

@@ -55,9 +55,29 @@ fn enabling_hint(server: &str, source: &Source) -> String {
     }
 }
 
+/// Returns where settings of a server stand. A server that is given only on the command line has no entry to change.
+fn place_of_settings(source: &Source) -> String {
+    if is_typed(source) { "an entry of `--mcp-config`".to_owned() } else { source.to_string() }
+}
+
+/// Returns whether the user typed the server itself on the command line.
+fn is_typed(source: &Source) -> bool {
+    source.path.is_none() && source.scope == "command line"
+}
+
 /// Returns the next step after an error of the connection; `None` if the error itself names it.
 fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
+    let settings = place_of_settings(source);
     let hint = match error {
+        LinkError::Spawn(_) | LinkError::Resolve(_) | LinkError::Config { .. } if is_typed(source) => {
+            "correct the server on the command line".to_owned()
+        }
+        LinkError::Http { status: 404 | 405 | 415, .. } if is_typed(source) => {
+            "the call was not carried out; check that the url is that of the MCP endpoint".to_owned()
+        }
+        LinkError::Unreachable { .. } if is_typed(source) => {
+            "check that the server runs and that the url is right".to_owned()
+        }
         LinkError::Spawn(_) | LinkError::Resolve(_) | LinkError::Config { .. } => {
             format!("correct the entry in {source}")
         }
@@ -71,15 +91,15 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
                 .to_owned()
         }
         LinkError::SlowStart { .. } => {
-            format!("if it is only slow, raise `startup_timeout` in {source}; if not, start its command by hand")
+            format!("if it is only slow, raise `startup_timeout` in {settings}; if not, start its command by hand")
         }
         LinkError::TimedOut { setting, .. } => {
-            format!("if it is only slow, raise `{setting}` in {source}; the call was not repeated")
+            format!("if it is only slow, raise `{setting}` in {settings}; the call was not repeated")
         }
         LinkError::TooLarge { setting: setting @ Setting::MaxListBytes, .. } => {
-            format!("raise `{setting}` in {source}")
+            format!("raise `{setting}` in {settings}")
         }
-        LinkError::TooLarge { setting, .. } => format!("ask for less, or raise `{setting}` in {source}"),
+        LinkError::TooLarge { setting, .. } => format!("ask for less, or raise `{setting}` in {settings}"),
         LinkError::Refused(refused) => refused.hint(),
         LinkError::UnsupportedVersion { .. } => "install another version of the server".to_owned(),
         LinkError::Unparsable { .. } | LinkError::InvalidEvent { .. } | LinkError::Protocol { .. } => {
@@ -92,6 +112,7 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::Unreachable { .. } | LinkError::Http { .. } => {
             format!("check that the server runs and that the url in {source} is right")
         }
+        LinkError::Redirect { next, .. } if is_typed(source) => format!("{next} the command line"),
         LinkError::Redirect { next, .. } => format!("{next} {source}"),
         LinkError::NeedsAuth { how: Some(how), .. } => how.clone(),
         LinkError::NoToken { .. } => "call again later; if the error stays, sign in again".to_owned(),
@@ -122,6 +143,19 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
 mod tests {
     use super::*;
     use crate::link::RefusedPart;
+
+    #[test]
+    fn the_hint_for_a_server_that_was_typed_names_no_file() {
+        let typed = Source { scope: "command line".to_owned(), path: None };
+        let unreachable = LinkError::Unreachable { origin: String::new(), why: String::new(), source: None };
+        let config = LinkError::Config { code: "X", why: String::new() };
+        for error in [config, unreachable] {
+            let hint = link_hint(&error, &typed).unwrap();
+            assert!(!hint.contains("in command line"), "{hint}");
+            let hint = link_hint(&error, &Source::file("user", "/home/ada/mcp.json")).unwrap();
+            assert!(hint.contains("in /home/ada/mcp.json"), "{hint}");
+        }
+    }
 
     #[test]
     fn the_hint_for_a_refused_part_of_an_entry_names_that_part() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::{repeats::repeats_structured, shape::fit};
@@ -59,6 +59,9 @@ pub struct ToolOutcome {
     /// The calls that a [script](crate::Host::scripts) made, in the order in which they began. Empty for other tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ScriptCall>,
+    /// The arguments that were sent, if a user changed them at the approval.
+    #[serde(skip)]
+    pub edited: Option<Map<String, Value>>,
     /// The time from the gate to the result.
     #[serde(rename = "duration_ms", serialize_with = "crate::event::millis")]
     pub duration: Duration,
@@ -97,6 +100,7 @@ impl ToolOutcome {
             is_text_cut: false,
             artifacts: Vec::new(),
             calls: Vec::new(),
+            edited: None,
             duration: Duration::ZERO,
             bytes: 0,
             verbatim: None,

@@ -30,6 +30,8 @@ pub(super) struct RunningCall<'a> {
     arguments: Option<RecordedArguments>,
     decision: Decision,
     why: Cow<'static, str>,
+    /// The arguments to send, if the user changed them.
+    pub(super) edited: Option<Map<String, Value>>,
     /// When the call passed the gate.
     started_at: Option<Instant>,
     /// How the call ended; cancelled until [`Self::finish`] is called.
@@ -50,6 +52,7 @@ impl<'a> RunningCall<'a> {
             arguments: None,
             decision: Decision::Unanswered,
             why: Cow::Borrowed(""),
+            edited: None,
             started_at: None,
             end: CallEnd::Cancelled,
             code: None,

@@ -1,7 +1,7 @@
 //! Finds the one-off server, which the command line describes for only this command: by a URL among the words of a
 //! verb, or by a command after `--`.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
 use clap::{
     CommandFactory as _, Error,
@@ -72,7 +72,19 @@ fn take_command(one_off: &mut OneOffArgs, rest: &mut Vec<String>) -> Option<OneO
         rest.extend(words);
         return None;
     }
-    Some(OneOffServer::Command(words))
+    Some(OneOffServer::Command(split_single_word(words)))
+}
+
+/// Splits a command that was pasted as one word, as a shell would, unless a program has the whole word as its name.
+fn split_single_word(words: Vec<String>) -> Vec<String> {
+    let [word] = &*words else { return words };
+    if !word.contains(char::is_whitespace) || Path::new(word).exists() {
+        return words;
+    }
+    match shell_words::split(word) {
+        Ok(split) if !split.is_empty() => split,
+        _ => words,
+    }
 }
 
 /// Returns whether `word` is `NAME=VALUE` or `NAME:=JSON`, and not the path of a program.
@@ -80,19 +92,28 @@ fn is_argument(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| !name.contains('/') && !name.starts_with('-'))
 }
 
-/// Returns the words of `call -- COMMAND… TOOL NAME=VALUE…` with the tool and its arguments moved before the `--`;
-/// `None` for other words. The tool is the last word that is not an argument.
-pub(super) fn tool_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
+/// Returns the words of `call -- COMMAND… TOOL NAME=VALUE…` with the tool and its arguments moved before the `--`, and
+/// in the same way those of `prompt` and `read`; `None` for other words. The tool or prompt is the last word that is
+/// not an argument. The resource is the last word, if it is a URI.
+pub(super) fn name_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
     let dashes_index = words.iter().position(|word| word == "--")?;
     let (words_before, words_after_dashes) = (&words[..dashes_index], &words[dashes_index + 1..]);
-    if !words_before.iter().any(|word| word == "call") {
+    let is_verb = |verb: &str| words_before.iter().any(|word| word == verb);
+    let is_name = |word: &OsString| word.to_str().is_some_and(|word| !is_argument(word));
+    let is_uri = |word: &OsString| word.to_str().is_some_and(|word| word.contains(':'));
+    let name_index = if is_verb("call") || is_verb("prompt") {
+        words_after_dashes.iter().rposition(is_name)?
+    } else if is_verb("read") && words_after_dashes.last().is_some_and(is_uri) {
+        words_after_dashes.len() - 1
+    } else {
+        return None;
+    };
+    // At least one word before the name is the command.
+    if name_index == 0 {
         return None;
     }
-    let is_tool = |word: &OsString| word.to_str().is_some_and(|word| !is_argument(word));
-    // At least one word before the tool is the command.
-    let tool = words_after_dashes.iter().rposition(is_tool).filter(|&tool| tool > 0)?;
-    let (command, call) = words_after_dashes.split_at(tool);
-    Some([words_before, call, &words[dashes_index..=dashes_index], command].concat())
+    let (command, name_and_arguments) = words_after_dashes.split_at(name_index);
+    Some([words_before, name_and_arguments, &words[dashes_index..=dashes_index], command].concat())
 }
 
 /// Takes the server out of the words of a verb whose words name servers. One of these words may be a URL.
@@ -143,18 +164,35 @@ fn conflict_error(why: &str) -> Error {
     Cli::command().error(ErrorKind::ArgumentConflict, why)
 }
 
-/// Adds a tip to `error` for users who typed only the command of a server. The tip says what to write before the
-/// command.
+/// Adds a tip to `error` for users who typed only the command of a server, or an argument of a tool as if it were an
+/// option. The tip says what to write instead.
 pub(super) fn with_tip(mut error: Error, words: &[OsString]) -> Error {
-    let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
     let verb = words.iter().find_map(|word| {
         [("call", "TOOL NAME=VALUE"), ("read", "URI"), ("prompt", "PROMPT NAME=VALUE")]
             .into_iter()
             .find(|(verb, _)| word == verb)
     });
-    if let (true, Some((verb, arguments)), true) = (is_missing, verb, words.iter().any(|word| word == "--")) {
-        let tip = format!("the name of what you want comes before `--`: toolrack {verb} {arguments} -- COMMAND");
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
-    }
+    let Some((verb, arguments)) = verb else { return error };
+    let tip = match error.kind() {
+        ErrorKind::MissingRequiredArgument if words.iter().any(|word| word == "--") => {
+            format!("the name of what you want comes before `--`: toolrack {verb} {arguments} -- COMMAND")
+        }
+        ErrorKind::UnknownArgument if verb != "read" && error.get(ContextKind::SuggestedArg).is_none() => {
+            match unknown_option(&error) {
+                Some(name) => format!("an argument for the server is written without dashes: {name}=VALUE"),
+                None => return error,
+            }
+        }
+        _ => return error,
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     error
+}
+
+/// Returns the name of the option that `error` does not know; `None` for a short one.
+fn unknown_option(error: &Error) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = option.strip_prefix("--")?;
+    let name = name.split_once('=').map_or(name, |(name, _)| name);
+    (!name.is_empty()).then(|| name.to_owned())
 }

@@ -199,6 +199,8 @@ fn a_server_of_one_time_is_an_address_or_a_command_behind_dashes() {
         ("toolrack call echo a=1 -- npx -y X", command(&["npx", "-y", "X"])),
         ("toolrack call -- npx -y X --root=. echo a=1 b:=2", command(&["npx", "-y", "X", "--root=."])),
         ("toolrack call --json -- npx -y X echo", command(&["npx", "-y", "X"])),
+        ("toolrack prompt -- npx -y X greet who=me", command(&["npx", "-y", "X"])),
+        ("toolrack read -- npx -y X a://b?c=d", command(&["npx", "-y", "X"])),
         ("toolrack call fs/read -- path=--json", None),
         ("toolrack tools -- --odd", None),
         ("toolrack call https://h/mcp echo a=1", url("https://h/mcp")),
@@ -209,9 +211,11 @@ fn a_server_of_one_time_is_an_address_or_a_command_behind_dashes() {
     ] {
         assert_eq!(once(line), expected, "{line}");
     }
-    for (line, server, uri) in
-        [("toolrack read a://b -- x", "once", "a://b"), ("toolrack read https://h https://b", "once", "https://b")]
-    {
+    for (line, server, uri) in [
+        ("toolrack read a://b -- x", "once", "a://b"),
+        ("toolrack read -- x y a://b", "once", "a://b"),
+        ("toolrack read https://h https://b", "once", "https://b"),
+    ] {
         let Verb::Read(args) = parse(line).unwrap().verb else { panic!("{line}") };
         assert_eq!((&*args.server, args.uri.as_deref()), (server, Some(uri)), "{line}");
     }
@@ -229,10 +233,30 @@ fn a_server_of_one_time_is_an_address_or_a_command_behind_dashes() {
 }
 
 #[test]
+fn a_command_in_one_word_is_split_behind_dashes_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("my server").to_str().unwrap().to_owned();
+    std::fs::write(&program, "").unwrap();
+    for (word, expected) in [
+        ("npx -y '@scope/a pkg'", &["npx", "-y", "@scope/a pkg"][..]),
+        ("npx -y 'open", &["npx -y 'open"]),
+        (" ", &[" "]),
+        (&program, &[&program]),
+    ] {
+        let words = ["toolrack", "tools", "--", word].map(OsString::from);
+        let expected = OneOffServer::Command(expected.iter().map(|&word| word.to_owned()).collect());
+        assert_eq!(Cli::parse_words(&words).unwrap().global.one_off, Some(expected));
+    }
+}
+
+#[test]
 fn words_that_name_no_server_or_two_are_refused_with_a_hint() {
     for (line, says) in [
         ("toolrack call -- npx", "toolrack call TOOL NAME=VALUE -- COMMAND"),
         ("toolrack read -- npx -y X", "toolrack read URI -- COMMAND"),
+        ("toolrack call fs/read --path=a", "without dashes: path=VALUE"),
+        ("toolrack prompt docs/greet --who me", "without dashes: who=VALUE"),
+        ("toolrack call fs/read --jsom", "'--json'"),
         ("toolrack tools https://h -- x", "one server"),
         ("toolrack tools https://h https://i", "one server"),
         ("toolrack call https://h", "TOOL is missing"),

@@ -199,13 +199,19 @@ fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
         );
     }
     let exists = |program: &str| context.folder.join(program).exists();
-    if !command.contains(char::is_whitespace) || exists(command) {
+    if exists(command) {
+        return Ok(target);
+    }
+    if !command.contains(char::is_whitespace) {
+        refuse_assignment(command)?;
         return Ok(target);
     }
     // A command with an open quotation mark becomes no words, which the last arm below refuses.
     let words = shell_words::split(command).unwrap_or_default();
     match words.split_first() {
         Some((program, rest)) if arguments.is_empty() && (!program.contains('/') || exists(program)) => {
+            refuse_assignment(program)?;
+            refuse_operators(rest)?;
             let name = text::for_line(program);
             context.screen.note(&format!("`{escaped}` was one word: the program is `{name}`, and the rest its arguments"));
             Ok(Target::Command { command: program.clone(), arguments: rest.to_vec() })
@@ -213,6 +219,30 @@ fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
         _ => Err(Failure::usage(format!("`{escaped}` is one word with spaces in it, and no program has that name")).hint(
             "write the program and each of its arguments as words of their own, and options of `add` before the name",
         )),
+    }
+}
+
+/// Refuses `NAME=VALUE`, which sets a variable where a shell runs a command.
+fn refuse_assignment(program: &str) -> Result<(), Failure> {
+    // The value may be a secret, so no message shows it.
+    match program.split_once('=').map(|(name, _)| args::variable_name(name)) {
+        Some(Ok(name)) => Err(Failure::usage(format!("`{name}=…` sets a variable, and is not a program"))
+            .hint(format!("write it as an option before the name of the server: -e {name}=VALUE"))),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses words that only a shell understands, because no shell runs the command.
+fn refuse_operators(words: &[String]) -> Result<(), Failure> {
+    let is_operator = |word: &&String| {
+        ["|", "||", "&", "&&", ">", ">>", "<", "2>", "2>&1"].contains(&word.as_str()) || word.ends_with(';')
+    };
+    match words.iter().find(is_operator) {
+        Some(word) => {
+            Err(Failure::usage(format!("no shell runs the command, and `{}` is for a shell", text::for_line(word)))
+                .hint("write only the program and its arguments; if it needs a shell, its command is `sh -c '…'`"))
+        }
+        None => Ok(()),
     }
 }
 

@@ -248,10 +248,18 @@ fn excluded_tool(host: &Host, selector: &str, target: &Target) -> Option<Failure
         let why = &status.unusable.iter().find(|unusable| unusable.name == tool)?.why;
         let message = format!("`{tool}` on the server {server} ({}) was set aside: {why}", status.source);
         let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", message);
-        let failure =
-            failure.hint(format!("`toolrack why {server}/{tool}` says more; only its server can correct that"));
+        let failure = failure.hint(match setting_at_end(why) {
+            Some(setting) => format!("raise `{setting}` in {}, if you trust the server", status.source),
+            None => format!("`toolrack why {server}/{tool}` says more; only its server can correct that"),
+        });
         Some(failure.server(server.as_str()).tool(&tool))
     })
+}
+
+/// Returns the setting of the limit that `why` names at its end, as in `it nests too deep (max_schema_depth)`.
+fn setting_at_end(why: &str) -> Option<&str> {
+    let (_, setting) = why.strip_suffix(')')?.rsplit_once('(')?;
+    setting.starts_with("max_").then_some(setting)
 }
 
 /// Returns the object of `--args`, or an empty object without `--args`. The caller adds the arguments that were typed

@@ -203,6 +203,8 @@ impl Tools {
         context: &Context,
     ) -> Result<Self, Failure> {
         let mut desired = reach::select_servers(loaded, &policy.server)?;
+        context.take_out_recorded_own(&mut desired, names_like("toolrack"));
+        context.take_out_recorded_own(&mut desired, names_like("artifacts"));
         let (discovery_server, artifacts_server) =
             (unused_name(&desired, "toolrack")?, unused_name(&desired, "artifacts")?);
         let selection = match &*policy.tool {
@@ -213,6 +215,9 @@ impl Tools {
         let (role, renews_tools) = (settings.role, settings.tools.refresh == Refresh::Turn);
         let wants_code = role == Role::Worker && (policy.code || settings.model.code == Some(true));
         let interpreter = wants_code.then(code::interpreter).transpose()?;
+        if wants_code {
+            context.take_out_recorded_own(&mut desired, names_like("code"));
+        }
         let code_server = interpreter.is_some().then(|| unused_name(&desired, "code")).transpose()?;
         let own_servers: Vec<_> = [&discovery_server, &artifacts_server].into_iter().chain(&code_server).collect();
         warn_of_useless_rules(&policy.rules, loaded, &own_servers, &context.screen);
@@ -384,10 +389,14 @@ impl Tools {
 
 /// Returns `name`, with a number appended if a server in `desired` has that name.
 pub(crate) fn unused_name(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
-    let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
-    let mut unused_names =
-        names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
+    let mut unused_names = names_like(name).filter(|name| !desired.contains_key(name));
     unused_names.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
+}
+
+/// Returns `name`, and then `name` with numbers appended.
+fn names_like(name: &str) -> impl Iterator<Item = ServerName> {
+    let names = std::iter::once(name.to_owned()).chain((2..).map(move |number| format!("{name}-{number}")));
+    names.filter_map(|name| ServerName::new(name).ok())
 }
 
 /// Returns a pattern for all tools of a server; `None` if a pattern cannot contain the server's name.

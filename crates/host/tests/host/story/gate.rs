@@ -5,9 +5,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::json;
 use toolrack_host::{
-    Abilities, AnswerQuery, Answers, CallError, CallErrorKind, Caller, DefaultEffect, DefinitionHash, Event, Gate,
-    GateRequest, Host, NewAnswer, NoAsker, Pattern, Policy, Principal, SharedAsker, Verdict, Way,
-    ask::{AnswerScope, Callers, Confirmed},
+    Abilities, AnswerQuery, Answers, Asker, CallError, CallErrorKind, Caller, DefaultEffect, DefinitionHash, Event,
+    Gate, GateRequest, Host, NewAnswer, NoAsker, Pattern, Policy, Principal, SharedAsker, Verdict, Way,
+    ask::{AnswerScope, Callers, Confirm, Confirmed},
     policy::{ArgumentRule, Effect, Rule},
     principal::Kind,
 };
@@ -242,6 +242,63 @@ async fn an_answer_for_the_session_is_in_no_diary_and_none_overrides_a_rule_that
     call(&stricter, "fs/read", json!({})).await.unwrap();
 }
 
+/// A terminal: it shows one question at a time, and passes over those that an earlier answer settles.
+#[derive(Debug, Default)]
+struct OneAtATime {
+    terminal: tokio::sync::Mutex<()>,
+    shown: std::sync::atomic::AtomicUsize,
+}
+
+impl Asker for OneAtATime {
+    fn abilities(&self) -> Abilities {
+        Abilities::ALL
+    }
+
+    fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
+        Box::pin(async move {
+            let _terminal = self.terminal.lock().await;
+            if question.is_answered() {
+                return Confirmed::Yes;
+            }
+            self.shown.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Confirmed::Kept { keep: AnswerScope::Tool, callers: Callers::Same, arguments: None }
+        })
+    }
+}
+
+/// Takes a second to store an answer, and says whether it succeeded.
+#[derive(Debug)]
+struct SlowDiary(bool);
+
+impl Answers for SlowDiary {
+    fn recall<'a>(&'a self, _: AnswerQuery<'a>) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async { None })
+    }
+
+    fn remember<'a>(&'a self, _: NewAnswer<'a>) -> BoxFuture<'a, bool> {
+        Box::pin(async {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            self.0
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_settles_the_next_question_while_it_is_still_being_stored() {
+    let server = files();
+    for can_store in [true, false] {
+        let terminal = Arc::<OneAtATime>::default();
+        let builder = Host::builder().gate(rules(&[], &["*"], &[])).asker(Arc::<OneAtATime>::clone(&terminal));
+        let host = builder.answers(Arc::new(SlowDiary(can_store))).build();
+        settle(&host, world([("fs", server.spec())])).await;
+        let (first, second) =
+            tokio::join!(call(&host, "fs/write", json!({"path": "a"})), call(&host, "fs/write", json!({"path": "b"})),);
+        first.unwrap();
+        second.unwrap();
+        assert_eq!(terminal.shown.load(std::sync::atomic::Ordering::Relaxed), 1, "{can_store}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_covers_the_calls_of_its_principal_alone_unless_it_is_for_all() {
     let server = files();
@@ -305,4 +362,13 @@ async fn arguments_that_the_user_changed_are_checked_and_judged_again() {
         assert!(denied(&error).0.contains(wrong), "{error}");
     }
     assert_eq!(server.count_of("tools/call"), 0);
+
+    for (confirms, edited) in [
+        (Confirmed::Edited(members(&json!({"path": "b"}))), Some(members(&json!({"path": "b"})))),
+        (Confirmed::Yes, None),
+    ] {
+        let host = gated(gate.clone(), Person { confirms, ..Person::eager() }.shared(), &server).await;
+        let outcome = call(&host, "fs/write", json!({"path": "a"})).await.unwrap();
+        assert_eq!(outcome.edited, edited, "the result has the arguments that were sent");
+    }
 }

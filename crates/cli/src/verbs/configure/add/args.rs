@@ -284,7 +284,7 @@ pub(super) fn env_pair(word: &str) -> Result<(String, Option<String>), String> {
 }
 
 /// Parses the name of an environment variable.
-fn variable_name(word: &str) -> Result<String, String> {
+pub(super) fn variable_name(word: &str) -> Result<String, String> {
     let is_name = !word.starts_with(|c: char| c.is_ascii_digit())
         && !word.is_empty()
         && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

@@ -26,7 +26,8 @@ pub(super) fn engines(loaded: &Loaded, context: &Context) -> Option<Check> {
             let engines = Engine::Auto.programs().join(" and no ");
             format!("no {engines} is installed: an entry with `container` does not start")
         }
-        engines => format!("{} is installed, and no entry has a `container`", engines.join(" and ")),
+        [engine] => format!("{engine} is installed, and no entry has a `container`"),
+        engines => format!("{} are installed, and no entry has a `container`", engines.join(" and ")),
     };
     Some(Check::good("container", "engine", message))
 }
