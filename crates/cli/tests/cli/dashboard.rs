@@ -95,6 +95,11 @@ mod needs_browser {
     }
 
     #[test]
+    fn slow_requests_wait_for_a_slot_where_the_browser_has_locks() {
+        tests_of("pure/slots");
+    }
+
+    #[test]
     fn the_page_opens_with_its_token_only() {
         tests_of("pages/door");
     }
