@@ -27,7 +27,7 @@ impl<T> ConcealingStore<T> {
     /// Returns `bytes` without secrets if they are text, and other bytes unchanged.
     fn concealed<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
         match str::from_utf8(bytes).map(|text| self.secrets.conceal(text)) {
-            Ok(Cow::Owned(hidden)) => Cow::Owned(hidden.into_bytes()),
+            Ok(Cow::Owned(concealed_text)) => Cow::Owned(concealed_text.into_bytes()),
             // No text, or no secret in it.
             _ => Cow::Borrowed(bytes),
         }

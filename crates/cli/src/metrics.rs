@@ -19,8 +19,8 @@ pub(crate) struct MetricsSender {
 }
 
 impl MetricsSender {
-    /// Starts to send `metrics` as `environment` requests; if its variables are invalid, the second part says why, and
-    /// nothing is sent.
+    /// Starts to send `metrics` as `environment` requests. If its variables are invalid, nothing is sent, and the
+    /// second value says why.
     #[cfg(feature = "otel")]
     pub(crate) fn begin(environment: &Environment, metrics: &Metrics) -> (Self, Option<String>) {
         let variable = |name: &str| environment.get(name).map(|value| value.to_string_lossy().into_owned());

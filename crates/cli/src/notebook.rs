@@ -161,7 +161,7 @@ impl Notebook {
     /// Returns the annotations that `tool` had when `server` was last connected with its current entry; `None` if they
     /// are unknown.
     pub(crate) fn annotations_of(&self, server: &ConfiguredServer, tool: &str) -> Option<Annotations> {
-        self.read_tools(server).into_iter().find(|known| known.name == tool)?.claims
+        self.read_tools(server).into_iter().find(|noted_tool| noted_tool.name == tool)?.claims
     }
 
     /// Writes the note of `server`. Does nothing if the note is up to date, or cannot be written.
@@ -176,11 +176,11 @@ impl Notebook {
 
     /// Writes `text` into `file`, unless that is its content already.
     fn write_if_changed(&self, file: &Path, text: &str) {
-        let old = read_note(file);
-        if text.len() as u64 > MAX_FILE_BYTES || old.as_deref() == Some(text) {
+        let old_text = read_note(file);
+        if text.len() as u64 > MAX_FILE_BYTES || old_text.as_deref() == Some(text) {
             return;
         }
-        if old.is_none() {
+        if old_text.is_none() {
             self.make_room();
         }
         if let Err(error) = self.replace(file, text) {

@@ -25,8 +25,8 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Starts the tracing that `environment` requests; if its variables are invalid, the second part says why, and the
-    /// program runs without traces.
+    /// Starts the tracing that `environment` requests. If its variables are invalid, the program runs without traces,
+    /// and the second value says why.
     #[cfg(feature = "otel")]
     pub(crate) fn begin(environment: &Environment) -> (Self, Option<String>) {
         let variable = |name: &str| environment.get(name).map(|value| value.to_string_lossy().into_owned());

@@ -57,7 +57,8 @@ pub(crate) async fn pending(args: PendingArgs, context: &Context) -> Result<Exit
             context.screen.note("`toolrack trust` agrees to run exactly this");
         }
         if !refused.is_empty() {
-            let names: Vec<_> = refused.iter().map(|refused| format!("`{}`", refused.entry().name)).collect();
+            let names: Vec<_> =
+                refused.iter().map(|pending_entry| format!("`{}`", pending_entry.entry().name)).collect();
             let names = names.join(", ");
             context.screen.note(&format!("you refused {names}; `toolrack trust SERVER` agrees after all"));
         }
@@ -97,9 +98,9 @@ pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Fa
             return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was trusted"));
         }
     }
-    for pending in &waiting_entries {
+    for pending_entry in &waiting_entries {
         // Approve exactly what was shown: an entry that has changed meanwhile has another hash.
-        context.approve(pending.entry()).await?;
+        context.approve(pending_entry.entry()).await?;
     }
     if context.screen.prints_json() {
         context.screen.document(&TrustDocument { trusted: &waiting_entries }).await?;
@@ -112,8 +113,8 @@ pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Fa
 
 /// Refuses the entries in their present form: once one changes, it waits for an agreement again.
 async fn refuse(waiting_entries: &[PendingEntry<'_>], context: &Context) -> Result<Exit, Failure> {
-    for pending in waiting_entries {
-        context.refuse(pending.entry()).await?;
+    for pending_entry in waiting_entries {
+        context.refuse(pending_entry.entry()).await?;
     }
     if context.screen.prints_json() {
         context.screen.document(&RefuseDocument { refused: waiting_entries }).await?;

@@ -69,7 +69,7 @@ struct TrustedDefinition<'a> {
 
 impl<'a> ShownTool<'a> {
     pub(crate) fn new(quarantined: &'a QuarantinedTool) -> Self {
-        let current = definition(&quarantined.mismatch.definition.text);
+        let current_definition = definition(&quarantined.mismatch.definition.text);
         let pinned = quarantined.pinned.as_ref().map(|pinned| TrustedDefinition {
             hash: pinned.definition.hash,
             definition: definition(&pinned.definition.text),
@@ -93,9 +93,9 @@ impl<'a> ShownTool<'a> {
             full_cause: &quarantined.mismatch.cause,
             since: rfc3339(quarantined.since),
             hash: quarantined.mismatch.definition.hash,
-            changes: if pinned.is_some() { changes::between(before, &current) } else { Vec::new() },
-            findings: findings::in_definition(&current),
-            definition: current,
+            changes: if pinned.is_some() { changes::between(before, &current_definition) } else { Vec::new() },
+            findings: findings::in_definition(&current_definition),
+            definition: current_definition,
             pinned,
         }
     }
@@ -108,12 +108,12 @@ fn definition(stored_text: &str) -> Value {
 }
 
 fn rfc3339(seconds: i64) -> Option<String> {
-    DateTime::from_timestamp(seconds, 0).map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true))
+    DateTime::from_timestamp(seconds, 0).map(|time| time.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 
 fn local_day(seconds: i64) -> String {
-    let at = DateTime::from_timestamp(seconds, 0).unwrap_or_default();
-    at.with_timezone(&Local).format("%Y-%m-%d").to_string()
+    let time = DateTime::from_timestamp(seconds, 0).unwrap_or_default();
+    time.with_timezone(&Local).format("%Y-%m-%d").to_string()
 }
 
 /// Shows each tool with its changes and findings.

@@ -54,8 +54,8 @@ pub(super) async fn start(verb: &str, words: &[OsString], data_folder: &Path) ->
         }
         if let Ok(Some(status)) = daemon.child.try_wait() {
             // It ends because of another daemon of this user, which was started at the same moment.
-            if let Some(other) = DaemonRecord::read(data_folder).filter(DaemonRecord::is_alive) {
-                return Ok(other);
+            if let Some(other_daemon) = DaemonRecord::read(data_folder).filter(DaemonRecord::is_alive) {
+                return Ok(other_daemon);
             }
             return Err(start_failure(failed_exit(status), &read_end(&path, length_before)));
         }
@@ -155,7 +155,7 @@ fn start_failure(exit: Exit, output: &str) -> Failure {
 /// Returns the text in `path` from byte `start` on, but at most its last [`MAX_LOG_BYTES`] bytes. Invalid UTF-8 is
 /// replaced. The text of a file that cannot be read is empty.
 pub(super) fn read_end(path: &Path, start: u64) -> String {
-    let read = || -> io::Result<Vec<u8>> {
+    let read_bytes = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
         let start = start.max(length.saturating_sub(MAX_LOG_BYTES));
@@ -164,7 +164,7 @@ pub(super) fn read_end(path: &Path, start: u64) -> String {
         file.take(MAX_LOG_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    read().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    read_bytes().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]

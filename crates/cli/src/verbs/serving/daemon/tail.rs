@@ -120,7 +120,7 @@ impl Tail {
 /// Turns the error for a missing file into `None`.
 fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
-        Ok(found) => Ok(Some(found)),
+        Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
