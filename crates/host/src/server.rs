@@ -266,7 +266,7 @@ impl Server {
     /// Has the host connect again, without waiting for it, if the server has refused what its entry sends: the entry may
     /// send something else by now. Does nothing in any other state.
     pub(crate) fn try_again_if_refused(&self) {
-        let snapshot = self.published.borrow();
+        let snapshot = self.snapshot_receiver.borrow();
         if matches!(snapshot.state, State::NeedsAuth { .. }) && !snapshot.waits_for_sign_in() {
             self.wake.nudge.notify_one();
         }
