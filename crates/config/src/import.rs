@@ -251,6 +251,8 @@ struct Input<'a> {
     description: &'a str,
     /// Whether VS Code hides what the user types.
     is_secret: bool,
+    /// What VS Code proposes; empty if it proposes nothing.
+    default: &'a str,
 }
 
 /// An object of servers in a file.
@@ -323,8 +325,9 @@ fn inputs(root: &Node) -> Vec<Input<'_>> {
         matches!(input.get("password").map(|member| &member.node.value), Some(Value::Bool(true)))
     };
     let inputs = inputs.iter().filter_map(|input| {
-        let description = input.text("description").unwrap_or_default();
-        Some(Input { id: input.text("id")?, description, is_secret: is_secret(input) })
+        let (description, default) = (input.text("description"), input.text("default"));
+        let (description, default) = (description.unwrap_or_default(), default.unwrap_or_default());
+        Some(Input { id: input.text("id")?, description, is_secret: is_secret(input), default })
     });
     inputs.collect()
 }

@@ -352,6 +352,8 @@ fn an_entry_that_cannot_work_is_an_error_with_field_and_reason() {
             "`env.K`: `${input:key}` is a question that only VS Code asks",
         ),
         (json!({ "url": "example.com" }), "`url` must begin with `http://` or `https://`"),
+        (json!({ "url": "http://127.0.0.1:99999/mcp" }), "`url` is not a URL: invalid port number"),
+        (json!({ "url": "https://" }), "`url` is not a URL: empty host"),
         (json!({ "url": "https://x", "headers": { "a b": "1" } }), "this cannot be the name of a header"),
         (json!({ "url": "https://x", "headers": { "A": "1\r\nB: 2" } }), "`headers.A` holds control characters"),
         (json!({ "url": "https://x", "headers": { "A": "1", "a": "2" } }), "`headers.a` is given twice"),

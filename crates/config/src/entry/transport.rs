@@ -7,6 +7,7 @@ use toolrack_host::{
     spec::{FieldScope, Http, InheritEnv, Stdio, Transport},
     text,
 };
+use url::Url;
 
 use super::fields::{Field, Fields, Item};
 use crate::{node::Value, placeholder, problem::Problem, rows::Row};
@@ -137,15 +138,27 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Http {
     http.url = required_text(fields, field, "url", name_span);
     if let Some(field) = field
         && !http.url.is_empty()
-        && !["http://", "https://", "$"].iter().any(|start| starts_with_ignoring_case(http.url.trim_start(), start))
+        && let Some(problem) = url_problem(&http.url)
     {
-        let message = format!("`{}` must begin with `http://` or `https://`", field.name);
+        let message = format!("`{}` {problem}", field.name);
         fields.report().error(&field.node.span, field.name, message);
     }
     http.headers = headers(fields);
     http.headers_helper = headers_helper(fields).map(Box::new);
     http.oauth = super::sign_in::oauth(fields);
     http
+}
+
+/// Returns what is wrong with the address of a server, in words that follow its name.
+fn url_problem(url: &str) -> Option<String> {
+    if !["http://", "https://", "$"].iter().any(|start| starts_with_ignoring_case(url.trim_start(), start)) {
+        return Some("must begin with `http://` or `https://`".to_owned());
+    }
+    // What placeholders stand for is not known yet.
+    if url.contains('$') {
+        return None;
+    }
+    Url::parse(url).err().map(|error| format!("is not a URL: {error}"))
 }
 
 /// Returns whether `text` begins with `start`, ignoring case, because the scheme of a URL may have either.

@@ -346,6 +346,30 @@ fn inputs_of_vs_code_become_variables_or_stored_secrets() {
 }
 
 #[test]
+fn the_default_of_an_input_of_vs_code_stays_its_default() {
+    let (entry, notes) = entry_in(
+        Client::VsCode,
+        "code/shop/.vscode/mcp.json",
+        r#"{
+          "inputs": [
+            { "type": "promptString", "id": "who", "default": "me" },
+            { "type": "pickString", "id": "level", "options": ["a", "b"], "default": "b" },
+            { "type": "promptString", "id": "odd", "default": "a}b" },
+            { "type": "promptString", "id": "api-token", "default": "canary" }
+          ],
+          "servers": { "p": { "command": "npx", "args": ["${input:who}", "${input:level}", "${input:odd}", "${input:api-token}"] } }
+        }"#,
+    );
+    assert_eq!(entry["args"], json!(["${WHO:-me}", "${LEVEL:-b}", "${ODD}", "${API_TOKEN}"]));
+    let all = notes.join("\n");
+    assert!(
+        all.contains("set the variable `WHO` for another value") && all.contains("set the variable `ODD`"),
+        "{all}"
+    );
+    assert!(!all.contains("canary"), "{all}");
+}
+
+#[test]
 fn opencode_two_has_a_level_more() {
     let disk = Disk::new();
     disk.write(

@@ -6,6 +6,7 @@ use toolrack_host::text::{clip, for_line};
 
 use super::{Client, Origin, SourceFile};
 use crate::interpolate::is_stored_secret_name;
+use crate::mask;
 use crate::placeholder::{BareName, closing_brace, is_variable_name, name_length};
 
 /// The maximum number of bytes of an input's description that a note repeats.
@@ -181,8 +182,18 @@ impl<'a> TextTranslator<'a> {
             return Replacement::Secret(name);
         }
         let name = variable_name(id);
-        self.note(format!("`{field}`: set the variable `{name}` to what {} asks for{description}", self.client()));
-        Replacement::Variable(name)
+        // A default with one of these characters would end the placeholder, or be a placeholder itself.
+        let is_plain = |default: &&str| !default.is_empty() && !default.contains(['$', '{', '}']);
+        let default = input.map(|input| input.default).filter(is_plain).filter(|_| !mask::is_secret_name(&name));
+        let Some(default) = default else {
+            self.note(format!("`{field}`: set the variable `{name}` to what {} asks for{description}", self.client()));
+            return Replacement::Variable(name);
+        };
+        self.note(format!(
+            "`{field}`: set the variable `{name}` for another value than the default of what {} asks for{description}",
+            self.client()
+        ));
+        Replacement::Variable(format!("{name}:-{default}"))
     }
 
     /// Uses a variable for a value that only the other program can find, and notes that the user has to set it.

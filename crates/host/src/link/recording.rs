@@ -113,8 +113,11 @@ impl Recording {
         }
         let mut tapes = BTreeMap::<ServerName, Tape>::new();
         for (index, line) in lines {
-            let line: Line<'_> =
-                serde_json::from_slice(line).map_err(|error| bad_recording(index, &error.to_string()))?;
+            let line: Line<'_> = serde_json::from_slice(line).map_err(|error| {
+                // Its place in this line alone would contradict the line of the file.
+                let why = error.to_string();
+                bad_recording(index, why.rsplit_once(" at line ").map_or(&why, |(why, _)| why))
+            })?;
             let server = ServerName::new(&*line.server).map_err(|error| bad_recording(index, &error.to_string()))?;
             let tape = tapes.entry(server).or_default();
             let message = Bytes::copy_from_slice(line.message.get().as_bytes());

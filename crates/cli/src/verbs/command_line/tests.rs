@@ -235,13 +235,14 @@ fn a_server_of_one_time_is_an_address_or_a_command_behind_dashes() {
 #[test]
 fn a_command_in_one_word_is_split_behind_dashes_too() {
     let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("my server").to_str().unwrap().to_owned();
+    let program = folder.path().join("my server");
     std::fs::write(&program, "").unwrap();
+    let program = program.to_str().unwrap();
     for (word, expected) in [
         ("npx -y '@scope/a pkg'", &["npx", "-y", "@scope/a pkg"][..]),
         ("npx -y 'open", &["npx -y 'open"]),
         (" ", &[" "]),
-        (&program, &[&program]),
+        (program, &[program]),
     ] {
         let words = ["toolrack", "tools", "--", word].map(OsString::from);
         let expected = OneOffServer::Command(expected.iter().map(|&word| word.to_owned()).collect());

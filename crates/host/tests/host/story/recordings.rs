@@ -242,6 +242,8 @@ fn an_invalid_recording_is_refused_with_its_line() {
     assert!(read("{\"toolrack_recording\": 2}").contains("another version"));
     let bad = read("{\"toolrack_recording\": 1}\n\n{\"server\": \"x\", \"direction\": \"up\", \"message\": {}}");
     assert!(bad.starts_with("line 3: ") && bad.contains("up"), "{bad}");
+    let cut = read("{\"toolrack_recording\": 1}\n{\"server\": \"x\", \"dir");
+    assert!(cut.starts_with("line 2: ") && !cut.contains("line 1"), "{cut}");
     assert!(
         read("{\"toolrack_recording\": 1}\n{\"server\": \"a/b\", \"direction\": \"sent\", \"message\": {}}")
             .starts_with("line 2: ")
