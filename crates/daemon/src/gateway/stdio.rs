@@ -107,15 +107,16 @@ impl Connection<'_> {
                         return Ok(());
                     }
                     let body = Bytes::from(std::mem::take(&mut line));
-                    if let Some((id, running)) = self.receive(&body).await {
+                    if let Some((id, running)) = run_beside(&mut requests, self.receive(&body)).await {
                         requests.push(self.handle(id, body, running));
                     }
                 }
                 Some(()) = requests.next() => {}
-                Some(received) = news::next(&mut news) => self.notify(received).await,
+                Some(received) = news::next(&mut news) => run_beside(&mut requests, self.notify(received)).await,
                 uris = self.session.subscriptions.until_updated() => {
                     for uri in uris {
-                        self.send(news::resource_updated(&uri, /* subscription */ None)).await;
+                        let message = news::resource_updated(&uri, /* subscription */ None);
+                        run_beside(&mut requests, self.send(message)).await;
                     }
                 }
             }
@@ -221,6 +222,18 @@ impl Connection<'_> {
     }
 }
 
+/// Runs `work` to its end, and `requests` meanwhile. Both send messages, and the places in the outbox go to the senders
+/// in turn: a request that makes no progress would keep the place for which `work` waits, forever.
+async fn run_beside<T>(requests: &mut FuturesUnordered<impl Future<Output = ()>>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            Some(()) = requests.next() => {}
+        }
+    }
+}
+
 /// Reads up to the end of a line, and appends the text to `line`, without the line break. Returns `false` at the end of
 /// the input, even if the last line has begun and has no line break. Cancel-safe: what was read stays in `line`.
 async fn next_line(
@@ -260,6 +273,22 @@ mod tests {
         GatewayOptions,
         words::{META_CAPABILITIES, META_VERSION, MODERN_VERSION},
     };
+
+    /// The requests beyond `calls_per_session` are refused while the answers to the others wait for the outbox.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_sends_thousands_of_requests_at_once_gets_an_answer_to_each() {
+        let host = Host::builder().build();
+        let gateway = Gateway::new(host.clone(), GatewayOptions::default());
+        let mut input = String::new();
+        for id in 0..2_000 {
+            writeln!(input, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": "ping" })).unwrap();
+        }
+        let mut output = Vec::new();
+        let served = timeout(Duration::from_secs(60), gateway.serve_stdio(input.as_bytes(), &mut output)).await;
+        served.expect("the gateway makes no more progress").unwrap();
+        assert_eq!(String::from_utf8(output).unwrap().lines().count(), 2_000);
+        host.shutdown().await;
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_the_next_message_cancels_does_not_go_on() {
