@@ -35,7 +35,7 @@ impl CallError {
                 State::Connecting if error.is_none() => Some(format!(
                     "call again later; a call waits `call_timeout` for its server, which can be raised in {configured_in}"
                 )),
-                _ => error.as_deref().and_then(|error| link_hint(error, configured_in)),
+                _ => error.as_deref().and_then(|error| unconnected_hint(error, configured_in)),
             },
             Self::Link { error, configured_in, .. } => link_hint(error, configured_in),
         }
@@ -49,23 +49,38 @@ fn enabling_hint(server: &str, source: &Source) -> String {
     }
 }
 
+/// Returns the next step after an error of a connection on which no call was sent.
+fn unconnected_hint(error: &LinkError, source: &Source) -> Option<String> {
+    match error {
+        LinkError::Broken { .. } | LinkError::SessionNotFound { not_executed: false } => {
+            Some(format!("check that the server runs and that the url in {source} is right"))
+        }
+        LinkError::TimedOut { setting, .. } => Some(format!("if it is only slow, raise `{setting}` in {source}")),
+        LinkError::TooLarge { setting, .. } => Some(format!("raise `{setting}` in {source}")),
+        _ => link_hint(error, source),
+    }
+}
+
 fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
     let hint = match error {
         LinkError::Spawn(_) | LinkError::Resolve(_) | LinkError::Config { .. } => {
             format!("correct the entry in {source}")
         }
         LinkError::Container { next, .. } => format!("{next}; the entry is in {source}"),
-        LinkError::Exited { .. } | LinkError::Closed { .. } => {
+        LinkError::Exited { .. } => {
             "start its command by hand to see what it says; the next call starts it again".to_owned()
+        }
+        LinkError::Closed { .. } => {
+            "start its command by hand to see what it says, or check its url; the next call connects again".to_owned()
         }
         LinkError::SlowStart { noise, .. } if !noise.is_empty() => {
             "the server may send only MCP messages: have it write logs to stderr, and check that its command starts an \
              MCP server"
                 .to_owned()
         }
-        LinkError::SlowStart { .. } => {
-            format!("if it is only slow, raise `startup_timeout` in {source}; if not, start its command by hand")
-        }
+        LinkError::SlowStart { .. } => format!(
+            "if it is only slow, raise `startup_timeout` in {source}; if not, start its command by hand, or check its url"
+        ),
         LinkError::TimedOut { setting, .. } => {
             format!("if it is only slow, raise `{setting}` in {source}; the call was not repeated")
         }
@@ -113,7 +128,10 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::Arc, time::Duration};
+
     use super::*;
+    use crate::spec::ServerName;
 
     #[test]
     fn the_hint_for_a_refused_part_of_an_entry_names_that_part() {
@@ -127,6 +145,46 @@ mod tests {
         let (error, next) = hint(None);
         assert_eq!(error, "the server asks for a sign-in (HTTP 401)");
         assert!(next.starts_with("give the entry"), "{next}");
+    }
+
+    /// `doctor` shows these hints as well, and there is no call at all.
+    #[test]
+    fn the_hint_for_a_server_that_did_not_connect_speaks_of_no_call() {
+        let broken = LinkError::Broken { why: String::new() };
+        let slow = LinkError::TimedOut {
+            what: "a piece of the body",
+            after: Duration::from_secs(3),
+            setting: Setting::ReadTimeout,
+        };
+        for error in [broken.clone(), slow, LinkError::SessionNotFound { not_executed: true }.for_requests_under_way()]
+        {
+            let not_ready = CallError::NotReady {
+                server: ServerName::new("web").unwrap(),
+                state: State::Failed { error: error.to_string().into() },
+                configured_in: Box::new(Source::program()),
+                error: Some(Arc::new(error)),
+            };
+            let hint = not_ready.hint().unwrap();
+            assert!(!hint.contains("call") && hint.contains("program"), "{not_ready}: {hint}");
+        }
+        let sent = CallError::Link {
+            server: ServerName::new("web").unwrap(),
+            what: "echo".to_owned(),
+            configured_in: Box::new(Source::program()),
+            error: broken,
+        };
+        assert!(sent.hint().unwrap().contains("not known whether the call was carried out"));
+    }
+
+    #[test]
+    fn the_hint_for_a_silent_server_is_for_one_with_a_url_too() {
+        let after = Duration::from_secs(5);
+        let silent = LinkError::SlowStart { after, stderr: String::new(), noise: String::new() };
+        let closed = LinkError::Closed { why: "the event stream ended".to_owned(), stderr: String::new() };
+        for error in [silent, closed] {
+            let hint = link_hint(&error, &Source::program()).unwrap();
+            assert!(hint.contains("its url") && hint.contains("its command"), "{error}: {hint}");
+        }
     }
 
     /// It is certain that the call did not run only if the server refused the request itself.
