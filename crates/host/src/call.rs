@@ -435,9 +435,9 @@ impl CallContext {
             caller: call.caller.clone(),
             on_progress: Some(self.on_progress(id, call.on_progress.clone())),
             idle,
-            // The total is at least the idle time that the caller has set. The wait for the connection counts as part
-            // of the call's time.
-            total: server.spec.timeouts.call_total.max(idle).saturating_sub(wait_start.elapsed()),
+            // A caller that raises the idle time raises the total with it, if needed.
+            total: server.spec.timeouts.call_total.max(idle),
+            spent: wait_start.elapsed(),
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
             trace: call.trace.clone(),
         };

@@ -3,7 +3,7 @@
 
 pub mod codes;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, value::RawValue};
 
 /// The longest accepted tool name: longer than any provider allows.
@@ -157,7 +157,7 @@ pub struct ResourceContents {
     /// The URI.
     pub uri: String,
     /// The media type.
-    #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// The text, for a text resource.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,19 +173,19 @@ pub struct Resource {
     /// The URI.
     pub uri: String,
     /// The name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub name: String,
     /// A name for users.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The description.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The media type.
-    #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// The size in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
 }
 
@@ -196,16 +196,16 @@ pub struct ResourceTemplate {
     #[serde(rename = "uriTemplate")]
     pub uri_template: String,
     /// The name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub name: String,
     /// A name for users.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The description.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The media type.
-    #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", rename = "mimeType", skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
 }
 
@@ -215,13 +215,13 @@ pub struct Prompt {
     /// The server's own name for the prompt.
     pub name: String,
     /// A name for users.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The purpose.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The arguments.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "readable_arguments")]
     pub arguments: Vec<PromptArgument>,
 }
 
@@ -231,11 +231,26 @@ pub struct PromptArgument {
     /// The name.
     pub name: String,
     /// The description.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Whether the argument is required.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub required: bool,
+}
+
+/// Reads a member that only describes an item. One of another type, such as null, counts as missing: the item can still
+/// be used.
+fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(deserializer: D) -> Result<T, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+/// Reads the arguments of a prompt, without those that cannot be read.
+fn readable_arguments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PromptArgument>, D::Error> {
+    let Value::Array(arguments) = Value::deserialize(deserializer)? else { return Ok(Vec::new()) };
+    // `serde` would also read an argument from an array, member by member.
+    let objects = arguments.into_iter().filter(Value::is_object);
+    Ok(objects.filter_map(|argument| serde_json::from_value(argument).ok()).collect())
 }
 
 /// A filled-in prompt.
@@ -321,5 +336,46 @@ impl Capabilities {
     pub(crate) fn resources_subscribe(&self) -> bool {
         let subscribe = self.resources.as_ref().and_then(|resources| resources.get("subscribe"));
         subscribe.and_then(Value::as_bool).unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Servers in Go write an empty list as null.
+    #[test]
+    fn a_prompt_or_a_resource_is_left_out_only_for_its_name_or_its_uri() {
+        let prompt = |value: Value| serde_json::from_str::<Prompt>(&value.to_string());
+        let argument = |name: &str, required| PromptArgument { name: name.to_owned(), description: None, required };
+        let some =
+            json!([{"name": "a", "required": null}, 5, ["b"], {"name": "c", "required": true, "description": 7}]);
+        for (arguments, read) in [
+            (json!(null), Vec::new()),
+            (json!({}), Vec::new()),
+            (some, vec![argument("a", false), argument("c", true)]),
+        ] {
+            let odd = prompt(json!({"name": "p", "title": 5, "description": null, "arguments": arguments})).unwrap();
+            assert_eq!(odd, Prompt { name: "p".to_owned(), title: None, description: None, arguments: read });
+        }
+        assert!(prompt(json!({"name": "p"})).unwrap().arguments.is_empty());
+        assert!(prompt(json!({"name": null})).is_err() && prompt(json!({})).is_err());
+
+        let resource = |value: Value| serde_json::from_str::<Resource>(&value.to_string());
+        for size in [json!(-5), json!(1.5), json!("9"), json!(null)] {
+            let odd = resource(json!({"uri": "x:a", "name": null, "mimeType": {}, "size": size})).unwrap();
+            assert_eq!((odd.uri.as_str(), odd.name.as_str(), odd.mime_type, odd.size), ("x:a", "", None, None));
+        }
+        let usual = resource(json!({"uri": "x:a", "name": "a", "mimeType": "text/plain", "size": 9})).unwrap();
+        assert_eq!((usual.name.as_str(), usual.mime_type.as_deref(), usual.size), ("a", Some("text/plain"), Some(9)));
+        assert!(resource(json!({"uri": 5})).is_err() && resource(json!({"name": "a"})).is_err());
+
+        let template = json!({"uriTemplate": "x:{a}", "name": null, "description": ["d"]}).to_string();
+        assert_eq!(serde_json::from_str::<ResourceTemplate>(&template).unwrap().name, "");
+        let contents = json!({"uri": "x:a", "mimeType": 7, "text": "t"}).to_string();
+        assert_eq!(serde_json::from_str::<ResourceContents>(&contents).unwrap().text.as_deref(), Some("t"));
+        assert!(serde_json::from_str::<ResourceContents>(r#"{"uri": "x:a", "text": 7}"#).is_err());
     }
 }

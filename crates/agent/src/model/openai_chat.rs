@@ -138,8 +138,8 @@ impl OpenAiChat {
                     last.content = last.content.take().map(|content| content.followed_by(user_content(message)));
                 }
                 Some(last) if last.role == "tool" && message.role == Role::User && !self.dialect.user_after_results => {
-                    sent.push(chat_message("assistant", Content::Plain(NO_ANSWER.into())));
-                    sent.push(self.message(message));
+                    sent_messages.push(chat_message("assistant", Content::Plain(NO_ANSWER.into())));
+                    sent_messages.push(self.message(message));
                 }
                 _ => sent_messages.push(self.message(message)),
             }

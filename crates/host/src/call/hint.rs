@@ -81,7 +81,6 @@ fn unconnected_hint(error: &LinkError, source: &Source) -> Option<String> {
     }
 }
 
-/// Returns the next step after an error of the connection; `None` if the error itself names it.
 fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
     let settings = place_of_settings(source);
     let hint = match error {

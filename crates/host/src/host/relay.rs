@@ -1,6 +1,8 @@
 //! Forwards resources, prompts and completions of a server unchanged, for programs that serve other clients. No rule
 //! judges such a request, because it changes nothing; the quotas of its caller apply.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -145,6 +147,7 @@ impl Host {
                 on_progress: None,
                 idle: link.timeouts().call,
                 total: link.timeouts().call_total,
+                spent: Duration::ZERO,
                 as_task: false,
                 trace: trace.clone(),
             };

@@ -22,6 +22,8 @@ pub(crate) struct Clock {
     idle: Duration,
     /// How long the request may take.
     total: Duration,
+    /// The part of `total` that had passed before the clocks started.
+    spent: Duration,
     /// The name of the request in the error.
     label: &'static str,
     state: Mutex<State>,
@@ -64,6 +66,7 @@ impl Clock {
         Self {
             idle,
             total,
+            spent: Duration::ZERO,
             label,
             state: Mutex::new(State {
                 last_heard: now,
@@ -74,6 +77,11 @@ impl Clock {
             }),
             resumed: Notify::new(),
         }
+    }
+
+    /// Counts `spent` as a part of the total time that has passed already. The error still names the whole limit.
+    pub(crate) fn with_spent(self, spent: Duration) -> Self {
+        Self { spent, ..self }
     }
 
     /// Restarts the clock of silence, because the server sent something.
@@ -102,7 +110,11 @@ impl Clock {
                     state.add_up_pause();
                 }
                 let pause_left = if paused { LONGEST_PAUSE - state.paused_total } else { Duration::ZERO };
-                (deadline(state.last_heard, self.idle), deadline(state.started, self.total), pause_left)
+                (
+                    deadline(state.last_heard, self.idle),
+                    deadline(state.started, self.total.saturating_sub(self.spent)),
+                    pause_left,
+                )
             };
             if !pause_left.is_zero() {
                 // Look again in either case: the pause has ended, or no more of it counts.
@@ -159,6 +171,15 @@ mod tests {
         let (clock, start) = (clock(), Instant::now());
         assert!(clock.expired().await.to_string().contains("call_timeout"));
         assert_eq!(start.elapsed().as_secs(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_for_the_connection_counts_and_the_error_names_the_whole_limit() {
+        let clock = Clock::start("the call", 10 * SECOND, 12 * SECOND).with_spent(3 * SECOND);
+        let start = Instant::now();
+        let error = clock.expired().await.to_string();
+        assert_eq!(start.elapsed().as_secs(), 9);
+        assert_eq!(error, "the call took longer than 12 s (max_call_time)");
     }
 
     #[tokio::test(start_paused = true)]

@@ -57,6 +57,8 @@ pub(crate) struct Request {
     pub(crate) idle: Duration,
     /// How long the request may take.
     pub(crate) total: Duration,
+    /// The part of `total` that has passed already, in the wait for the connection.
+    pub(crate) spent: Duration,
     /// Whether to ask the server to run the request as a task.
     pub(crate) as_task: bool,
     /// The trace to which the request belongs.
@@ -73,7 +75,7 @@ impl Request {
 impl Link {
     /// Runs a request to its final answer. Dropping the future cancels the request at the server.
     pub(crate) async fn run(&self, request: Request) -> Result<Bytes, LinkError> {
-        let clock = Arc::new(Clock::start(request.label, request.idle, request.total));
+        let clock = Arc::new(Clock::start(request.label, request.idle, request.total).with_spent(request.spent));
         tokio::select! {
             biased;
             answer = self.run_rounds(request, &clock) => answer,
@@ -91,7 +93,7 @@ impl Link {
             meta += &trace.members();
         }
         if request.as_task {
-            let ttl = u64::try_from(request.total.as_millis()).unwrap_or(u64::MAX);
+            let ttl = u64::try_from(request.total.saturating_sub(request.spent).as_millis()).unwrap_or(u64::MAX);
             request.params.insert("task".into(), json!({ "ttl": ttl }));
         }
         for _ in 0..MAX_ROUNDS {
