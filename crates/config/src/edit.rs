@@ -5,9 +5,9 @@
 //! a change, and toml_edit the line ends of the whole file. Before a file is written, the new text is parsed again, and
 //! an edit is refused if it would change another entry.
 //!
-//! A lock on the file's folder excludes other Toolrack processes, and the file is replaced in one step, so that neither
-//! a crash nor a reader ever sees half of it. New files are readable only by their owner (0600), because they often
-//! contain tokens.
+//! A lock on the file's folder excludes other Toolrack processes. The file is replaced in one step: no reader sees half
+//! of it, and no crash leaves half of it. New files are readable only by their owner (0600), because they often contain
+//! tokens.
 
 mod diff;
 mod foreign;

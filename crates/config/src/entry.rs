@@ -156,8 +156,8 @@ fn server_spec(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Opt
     // `read_rows` runs three times. First come the fields of this transport.
     bounds::read_rows(fields, &mut spec, |row| applies(row) && row.servers != FieldScope::Any && !row.is_alias());
     spec.protocol = fields.word("protocol", Protocol::parse).unwrap_or_default();
-    // Then come the fields of both transports. `timeout` sets several times at once, so it comes before the fields that
-    // set single times, which replace what it has set.
+    // Then come the fields of both transports. `timeout` sets several times at once. The fields for single times come
+    // later and override it.
     bounds::read_timeout(fields, &mut spec.timeouts);
     // Asked here, because `read_rows` takes the field.
     let has_max_call_time = fields.has("max_call_time");

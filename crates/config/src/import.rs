@@ -7,8 +7,8 @@
 //! Each field is read as the program reads it to which the file belongs: `timeout` is in milliseconds in some files and
 //! in seconds in others, and in one `url` means SSE. Parts that cannot be converted are left out and listed in
 //! [`Offer::notes`]. A bad entry does not affect the rest of its file, and a bad file does not affect the others; both
-//! are skipped and reported as a [`Problem`]. A name that is given twice makes an entry bad as well, because programs
-//! differ in which of the two they use.
+//! are skipped and reported as a [`Problem`]. If a name occurs twice in an entry, the entry is bad as well: some
+//! programs use the first value, others the last.
 
 mod client;
 mod env_file;
@@ -240,7 +240,7 @@ struct Origin<'a> {
     file: &'a SourceFile,
     /// The inputs that VS Code asks the user for.
     inputs: Vec<Input<'a>>,
-    /// The names that the file disables, each with the setting that does so.
+    /// The names of disabled servers, each with the setting of the file that disables it.
     disabled_servers: Vec<(&'a str, &'static str)>,
 }
 
@@ -329,7 +329,7 @@ fn inputs(root: &Node) -> Vec<Input<'_>> {
     inputs.collect()
 }
 
-/// Returns the names of the servers that a file disables, each with the setting that does so.
+/// Returns the names of the servers that settings of the file disable, each with its setting.
 fn disabled_servers<'a>(file: &SourceFile, root: &'a Node) -> Vec<(&'a str, &'static str)> {
     match file.client {
         Client::ClaudeCode => {
