@@ -234,9 +234,9 @@ fn collect_names<'t>(
     for piece in pieces(text, BareName::Literal).unwrap_or_default() {
         match piece {
             Piece::Variable { default: Some(default), .. } if depth < MAX_DEPTH => {
-                collect_names(default, name_of, found, depth + 1);
+                collect_names(default, name_of, names, depth + 1);
             }
-            piece => found.extend(name_of(piece).map(str::to_owned)),
+            piece => names.extend(name_of(piece).map(str::to_owned)),
         }
     }
 }

@@ -84,6 +84,6 @@ mod tests {
         let read = variables(text);
         let values: Vec<_> = read.values.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(values, ["A=abc", "B=x", "C=a \"b\" c", "D=a'b", "E=a\\", "I=1"]);
-        assert_eq!(read.unclosed, ["F", "G", "H"]);
+        assert_eq!(read.unclosed_names, ["F", "G", "H"]);
     }
 }
