@@ -104,8 +104,8 @@ pub enum TurnEvent<'a> {
     CallEnds {
         /// The call.
         call: &'a ToolCallData,
-        /// The outcome; `None` if the agent did not make the call, because its arguments were broken or because the
-        /// model repeated it too often.
+        /// The outcome; `None` if the agent did not make the call: its arguments were broken, or the model repeated it
+        /// too often.
         outcome: Option<Result<&'a ToolOutcome, &'a CallError>>,
         /// The text for the model.
         text: &'a str,
@@ -237,7 +237,7 @@ impl Agent {
         let mut catalog = self.host.catalog();
         let mut tools = selected_tools(&catalog);
         let mut model_takes_tools = true;
-        // Store the user's message before asking, so that it is not lost if the model cannot be reached.
+        // Store the user's message first: it must not get lost if the model cannot be reached.
         front.store(turn).await?;
         loop {
             match turn.next() {

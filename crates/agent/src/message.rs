@@ -5,8 +5,8 @@
 //! provider accepts. [`Message::blocks`] holds what a provider wants back unchanged, such as thinking that the provider
 //! has signed.
 //!
-//! Everything here is stored as JSON. Except for `role` and `content`, the JSON of a message leaves out fields that are
-//! empty, so a conversation that was stored before a field existed can still be read, and its JSON stays the same.
+//! Everything here is stored as JSON. The JSON of a message leaves out empty fields other than `role` and `content`. So
+//! a conversation that was stored before a field existed can still be read, and its JSON stays the same.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -33,8 +33,8 @@ impl Sampling {
     /// Reads the parameters that a server sent.
     ///
     /// # Errors
-    /// A refusal for the server, if there are no messages, if `params` hold something other than text, or if they hold
-    /// more than [`MAX_BYTES`], more than [`MAX_MESSAGES`] or more than 16 stop sequences.
+    /// A refusal for the server. It has sent no messages, something other than text, more than [`MAX_BYTES`] of text,
+    /// more than [`MAX_MESSAGES`] messages, or more than 16 stop sequences.
     pub fn read(params: &Value) -> Result<Self, AskRefused> {
         let messages = params["messages"].as_array().filter(|messages| !messages.is_empty());
         let messages = messages.ok_or_else(|| AskRefused::new("there are no messages"))?;

@@ -5,9 +5,9 @@
 //! a change, and toml_edit the line ends of the whole file. Before a file is written, the new text is parsed again, and
 //! an edit is refused if it would change another entry.
 //!
-//! A lock on the file's folder excludes other Toolrack processes, and the file is replaced in one step, so that neither
-//! a crash nor a reader ever sees half of it. New files are readable only by their owner (0600), because they often
-//! contain tokens.
+//! A lock on the file's folder excludes other Toolrack processes. The file is replaced in one step: no reader sees half
+//! of it, and no crash leaves half of it. New files are readable only by their owner (0600), because they often contain
+//! tokens.
 
 mod diff;
 mod foreign;
@@ -303,9 +303,9 @@ fn check_new(name: &str, entry: &Json) -> Result<Vec<Problem>, EditError> {
 
 /// Returns the warnings about an entry. It is an error if the entry has errors.
 fn check(name: &str, entry: &Json) -> Result<Vec<Problem>, EditError> {
-    let raw = Member { name: name.to_owned(), name_span: 0..0, node: Node::from_json(entry) };
+    let raw_entry = Member { name: name.to_owned(), name_span: 0..0, node: Node::from_json(entry) };
     let mut report = Report::new(None, name);
-    decode(&raw, &mut report);
+    decode(&raw_entry, &mut report);
     let has_errors = report.has_errors();
     let problems = report.into_problems();
     if has_errors {
@@ -324,11 +324,11 @@ pub fn validate(name: &str, text: &str) -> (Vec<String>, Vec<Problem>) {
     };
     let mut problems = servers.problems;
     let mut names = Vec::new();
-    for raw in &servers.entries {
-        let mut report = Report::new(Some(&document), &raw.name);
-        decode(raw, &mut report);
+    for raw_entry in &servers.entries {
+        let mut report = Report::new(Some(&document), &raw_entry.name);
+        decode(raw_entry, &mut report);
         problems.extend(report.into_problems());
-        names.push(raw.name.clone());
+        names.push(raw_entry.name.clone());
     }
     (names, problems)
 }
@@ -526,14 +526,14 @@ fn ensure_safe(file: &dyn EditableFile, text: &str) -> Result<Box<dyn EditableFi
 /// Returns the entry `name` as it is written in the file.
 fn written_entry(file: &dyn EditableFile, name: &str) -> Result<Option<Member>, EditError> {
     let servers = dialect::servers(file.document()).map_err(EditError::Unreadable)?;
-    Ok(servers.entries.into_iter().rfind(|raw| raw.name == name))
+    Ok(servers.entries.into_iter().rfind(|raw_entry| raw_entry.name == name))
 }
 
 /// Returns the [`Entry::hash`](crate::Entry::hash) that the entry `name` has once the file is loaded; `None` if the
 /// file has no such entry.
 fn hash_of(file: &dyn EditableFile, name: &str) -> Option<String> {
-    let raw = written_entry(file, name).ok().flatten()?;
-    Some(hash(&raw.node))
+    let raw_entry = written_entry(file, name).ok().flatten()?;
+    Some(hash(&raw_entry.node))
 }
 
 /// The diff of a change; see [`fuzzing`](crate::fuzzing).

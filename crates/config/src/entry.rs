@@ -94,17 +94,17 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Reads one entry.
-pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
-    if let Err(error) = ServerName::new(raw.name.as_str()) {
-        report.add(Problem::error(error.to_string()).hint("rename the entry"), &raw.name_span);
+/// Reads the entry `raw_entry`, which is as the file has it.
+pub(crate) fn decode(raw_entry: &Member, report: &mut Report<'_>) -> Decoded {
+    if let Err(error) = ServerName::new(raw_entry.name.as_str()) {
+        report.add(Problem::error(error.to_string()).hint("rename the entry"), &raw_entry.name_span);
     }
-    let Some(members) = raw.node.members() else {
-        let message = format!("an entry must be an object, not {}", raw.node.kind());
-        report.add(Problem::error(message), &raw.node.span);
+    let Some(members) = raw_entry.node.members() else {
+        let message = format!("an entry must be an object, not {}", raw_entry.node.kind());
+        report.add(Problem::error(message), &raw_entry.node.span);
         return Decoded::Broken;
     };
-    report_duplicates(&raw.node, report);
+    report_duplicates(&raw_entry.node, report);
     let mut fields = Fields::new(ENTRY, members, report);
     let enabled = enabled(&mut fields);
     if fields.is_exhausted() {
@@ -114,14 +114,14 @@ pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
             None => {
                 fields.report().add(
                     Problem::error("the entry is empty").hint("a server needs `command` or `url`"),
-                    &raw.name_span,
+                    &raw_entry.name_span,
                 );
                 Decoded::Broken
             }
         };
     }
-    let spec =
-        server_spec(&mut fields, &raw.name_span).map(|spec| ServerSpec { enabled: enabled.unwrap_or(true), ..spec });
+    let spec = server_spec(&mut fields, &raw_entry.name_span)
+        .map(|spec| ServerSpec { enabled: enabled.unwrap_or(true), ..spec });
     match spec {
         Some(spec) if !report.has_errors() => Decoded::Server(Box::new(spec)),
         _ => Decoded::Broken,
@@ -156,8 +156,8 @@ fn server_spec(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Opt
     // `read_rows` runs three times. First come the fields of this transport.
     bounds::read_rows(fields, &mut spec, |row| applies(row) && row.servers != FieldScope::Any && !row.is_alias());
     spec.protocol = fields.word("protocol", Protocol::parse).unwrap_or_default();
-    // Then come the fields of both transports. `timeout` sets several times at once, so it comes before the fields that
-    // set single times, which replace what it has set.
+    // Then come the fields of both transports. `timeout` sets several times at once. The fields for single times come
+    // later and override it.
     bounds::read_timeout(fields, &mut spec.timeouts);
     // Asked here, because `read_rows` takes the field.
     let has_max_call_time = fields.has("max_call_time");

@@ -38,10 +38,10 @@ pub fn readers(data: &[u8]) {
         Ok(servers) => servers,
         Err(problem) => return assert_printable(&problem.to_string()),
     };
-    for raw in &servers.entries {
-        let mut report = Report::new(Some(&document), &raw.name);
-        let is_broken = matches!(decode(raw, &mut report), Decoded::Broken);
-        assert_eq!(is_broken, report.has_errors(), "{}", raw.name);
+    for raw_entry in &servers.entries {
+        let mut report = Report::new(Some(&document), &raw_entry.name);
+        let is_broken = matches!(decode(raw_entry, &mut report), Decoded::Broken);
+        assert_eq!(is_broken, report.has_errors(), "{}", raw_entry.name);
         for problem in report.into_problems() {
             assert_printable(&problem.to_string());
         }
@@ -58,9 +58,9 @@ pub fn imports(data: &[u8]) {
     for offer in &found.offers {
         offer.notes.iter().for_each(|note| assert_printable(note));
         // An offer can be added, and must keep its meaning.
-        let raw = Member { name: offer.name.clone(), name_span: 0..0, node: Node::from_json(&offer.entry) };
+        let raw_entry = Member { name: offer.name.clone(), name_span: 0..0, node: Node::from_json(&offer.entry) };
         let mut report = Report::new(None, &offer.name);
-        let Decoded::Server(spec) = decode(&raw, &mut report) else { panic!("{offer:?}") };
+        let Decoded::Server(spec) = decode(&raw_entry, &mut report) else { panic!("{offer:?}") };
         assert_eq!(redact::redact(&spec), offer.view);
     }
 }
@@ -86,9 +86,9 @@ pub fn redaction(data: &[u8]) {
         json!({ "command": "x", "env": { variable: secret } }),
         json!({ "url": "https://x", "headers": { variable: secret } }),
     ] {
-        let raw = Member { name: server.to_owned(), name_span: 0..0, node: Node::from_json(&entry) };
+        let raw_entry = Member { name: server.to_owned(), name_span: 0..0, node: Node::from_json(&entry) };
         let mut report = Report::new(None, server);
-        if let Decoded::Server(spec) = decode(&raw, &mut report) {
+        if let Decoded::Server(spec) = decode(&raw_entry, &mut report) {
             assert_hidden(&redact::redact(&spec).to_string());
         }
         for (path, file) in files(server, &entry) {

@@ -7,8 +7,8 @@
 //! Each field is read as the program reads it to which the file belongs: `timeout` is in milliseconds in some files and
 //! in seconds in others, and in one `url` means SSE. Parts that cannot be converted are left out and listed in
 //! [`Offer::notes`]. A bad entry does not affect the rest of its file, and a bad file does not affect the others; both
-//! are skipped and reported as a [`Problem`]. A name that is given twice makes an entry bad as well, because programs
-//! differ in which of the two they use.
+//! are skipped and reported as a [`Problem`]. If a name occurs twice in an entry, the entry is bad as well: some
+//! programs use the first value, others the last.
 
 mod client;
 mod env_file;
@@ -185,39 +185,39 @@ impl Found {
 
     /// Reports an entry if another one in the same object has the same name. Programs differ in which of the two they
     /// use, so neither is offered.
-    fn report_repeated(&mut self, document: &Document, raw: &Member) {
-        let mut report = Report::new(Some(document), &raw.name);
+    fn report_repeated(&mut self, document: &Document, raw_entry: &Member) {
+        let mut report = Report::new(Some(document), &raw_entry.name);
         let problem = Problem::error("the file has several entries of this name");
-        report.add(problem.hint("keep one; until then none is imported"), &raw.name_span);
+        report.add(problem.hint("keep one; until then none is imported"), &raw_entry.name_span);
         self.problems.extend(report.into_problems());
     }
 
-    /// Offers the server of the entry `raw`, or reports why it cannot be imported.
-    fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw: &Member, private_to: Option<&Path>) {
-        let mut report = Report::new(Some(document), &raw.name);
-        if is_from_extension(origin.file.client, &raw.node) {
+    /// Offers the server of the entry `raw_entry`, or reports why it cannot be imported.
+    fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw_entry: &Member, private_to: Option<&Path>) {
+        let mut report = Report::new(Some(document), &raw_entry.name);
+        if is_from_extension(origin.file.client, &raw_entry.node) {
             let problem = Problem::warning("an extension of Zed provides this server, and its entry has no command");
-            report.add(problem.hint("add the server itself with `toolrack add`"), &raw.name_span);
+            report.add(problem.hint("add the server itself with `toolrack add`"), &raw_entry.name_span);
             return self.problems.extend(report.into_problems());
         }
-        report_duplicates(&raw.node, &mut report);
+        report_duplicates(&raw_entry.node, &mut report);
         if report.has_errors() {
             return self.problems.extend(report.into_problems());
         }
-        let Some(Translated { entry: raw, notes }) = translate::entry(origin, raw, &mut report) else {
+        let Some(Translated { entry: raw_entry, notes }) = translate::entry(origin, raw_entry, &mut report) else {
             return self.problems.extend(report.into_problems());
         };
-        match decode(&raw, &mut report) {
+        match decode(&raw_entry, &mut report) {
             // Toolrack's own gateway is not offered: Toolrack would become its own server.
-            Decoded::Server(_) if is_gateway(&raw.node.to_json()) => {}
+            Decoded::Server(_) if is_gateway(&raw_entry.node.to_json()) => {}
             Decoded::Server(spec) => {
                 self.offers.push(Offer {
                     client: origin.file.client,
                     path: origin.file.path.clone(),
-                    line: document.line_of(raw.name_span.start),
-                    name: raw.name,
-                    hash: hash(&raw.node),
-                    entry: raw.node.to_json(),
+                    line: document.line_of(raw_entry.name_span.start),
+                    name: raw_entry.name,
+                    hash: hash(&raw_entry.node),
+                    entry: raw_entry.node.to_json(),
                     view: redact(&spec),
                     from_project: origin.file.from_project,
                     private_to: private_to.map(Path::to_owned),
@@ -226,7 +226,7 @@ impl Found {
             }
             Decoded::Switch(_) => {
                 let problem = Problem::warning("this only enables or disables a server that is configured elsewhere");
-                report.add(problem.hint("there is nothing to import"), &raw.name_span);
+                report.add(problem.hint("there is nothing to import"), &raw_entry.name_span);
                 self.problems.extend(report.into_problems());
             }
             Decoded::Broken => self.problems.extend(report.into_problems()),
@@ -240,7 +240,7 @@ struct Origin<'a> {
     file: &'a SourceFile,
     /// The inputs that VS Code asks the user for.
     inputs: Vec<Input<'a>>,
-    /// The names that the file disables, each with the setting that does so.
+    /// The names of disabled servers, each with the setting of the file that disables it.
     disabled_servers: Vec<(&'a str, &'static str)>,
 }
 
@@ -332,7 +332,7 @@ fn inputs(root: &Node) -> Vec<Input<'_>> {
     inputs.collect()
 }
 
-/// Returns the names of the servers that a file disables, each with the setting that does so.
+/// Returns the names of the servers that settings of the file disable, each with its setting.
 fn disabled_servers<'a>(file: &SourceFile, root: &'a Node) -> Vec<(&'a str, &'static str)> {
     match file.client {
         Client::ClaudeCode => {

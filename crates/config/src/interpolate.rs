@@ -67,8 +67,7 @@ impl UnsetPolicy {
 
 /// The store that `${secret:NAME}` reads from.
 ///
-/// The store is read each time that a value is needed, so that a changed secret takes effect with the next connection
-/// or request.
+/// The store is read for each connection and each request, so a changed secret takes effect with the next one.
 pub trait Secrets: Send + Sync {
     /// Returns the secret of this name; `None` when it is not set. An error is for the user, and never contains the
     /// secret.

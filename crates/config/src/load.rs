@@ -279,9 +279,9 @@ impl<'a> Loader<'a> {
                 self.add_entries(layer, document, &agent.entries, Some(&agent.id));
                 continue;
             }
-            for raw in &agent.entries {
-                let mut report = Report::new(Some(document), &raw.name);
-                decode(raw, &mut report);
+            for raw_entry in &agent.entries {
+                let mut report = Report::new(Some(document), &raw_entry.name);
+                decode(raw_entry, &mut report);
                 self.problems.extend(report.into_problems());
             }
         }
@@ -307,12 +307,12 @@ impl<'a> Loader<'a> {
 
     /// Decodes an entry, and replaces any weaker entry of the same name by it. If the file has another entry of this
     /// name (`is_repeated`), neither of the two is used.
-    fn add_entry(&mut self, origin: &EntryOrigin<'_>, raw: &Member, is_repeated: bool) {
-        let mut report = Report::new(Some(origin.document), &raw.name);
-        let mut decoded = decode(raw, &mut report);
+    fn add_entry(&mut self, origin: &EntryOrigin<'_>, raw_entry: &Member, is_repeated: bool) {
+        let mut report = Report::new(Some(origin.document), &raw_entry.name);
+        let mut decoded = decode(raw_entry, &mut report);
         if is_repeated {
             let problem = Problem::error("the file has two entries of this name");
-            report.add(problem.hint("keep one; until then neither is used"), &raw.name_span);
+            report.add(problem.hint("keep one; until then neither is used"), &raw_entry.name_span);
             decoded = Decoded::Broken;
         }
         // `pins` sets what happens to a tool that has changed since it was first seen. `Enforce` is the strictest mode.
@@ -321,21 +321,21 @@ impl<'a> Loader<'a> {
             && spec.pins.take_if(|mode| *mode < PinMode::Enforce).is_some()
         {
             let problem = Problem::warning("a project cannot switch off the check for changed tools");
-            report.add(problem.field("pins").hint("set it in your own configuration"), &raw.name_span);
+            report.add(problem.field("pins").hint("set it in your own configuration"), &raw_entry.name_span);
         }
         match decoded {
-            Decoded::Server(spec) => self.insert_entry(origin, raw, Some(*spec)),
-            Decoded::Broken => self.insert_entry(origin, raw, None),
-            Decoded::Switch(enabled) => self.switch(origin.layer, raw, enabled, &mut report),
+            Decoded::Server(spec) => self.insert_entry(origin, raw_entry, Some(*spec)),
+            Decoded::Broken => self.insert_entry(origin, raw_entry, None),
+            Decoded::Switch(enabled) => self.switch(origin.layer, raw_entry, enabled, &mut report),
         }
         self.problems.extend(report.into_problems());
     }
 
     /// Adds an entry, which replaces any weaker entry of the same name. Without `spec`, the entry is broken.
-    fn insert_entry(&mut self, origin: &EntryOrigin<'_>, raw: &Member, mut spec: Option<ServerSpec>) {
+    fn insert_entry(&mut self, origin: &EntryOrigin<'_>, raw_entry: &Member, mut spec: Option<ServerSpec>) {
         let layer = origin.layer;
         let source = layer.source();
-        let hash = hash(&raw.node);
+        let hash = hash(&raw_entry.node);
         // A user's own entry is shown as it is written, without the working folder that `set_folder` sets below.
         let view_as_written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
         let depends_on = spec.as_mut().and_then(|spec| self.run_folders.set_folder(spec, layer));
@@ -349,11 +349,11 @@ impl<'a> Loader<'a> {
         };
         let agreement = agreement_hash(&hash, &files);
         let trust = match &project {
-            Some(project) => self.trust_of(project, &raw.name, &agreement),
+            Some(project) => self.trust_of(project, &raw_entry.name, &agreement),
             None => Trust::Trusted,
         };
         let spec = spec.map(|spec| ServerSpec { source: source.clone(), trust: trust.clone(), ..spec });
-        let shadows = match self.entries.remove(&raw.name) {
+        let shadows = match self.entries.remove(&raw_entry.name) {
             Some((replaced, _)) => {
                 let shadow = ShadowedEntry { scope: replaced.scope, source: replaced.source };
                 std::iter::once(shadow).chain(replaced.shadows).collect()
@@ -361,10 +361,10 @@ impl<'a> Loader<'a> {
             None => Vec::new(),
         };
         let entry = Entry {
-            name: raw.name.clone(),
+            name: raw_entry.name.clone(),
             scope: layer.scope,
             source,
-            line: origin.document.line_of(raw.name_span.start),
+            line: origin.document.line_of(raw_entry.name_span.start),
             agent: origin.agent.map(str::to_owned),
             is_valid: spec.is_some(),
             enabled: spec.as_ref().is_some_and(|spec| spec.enabled),
@@ -374,7 +374,7 @@ impl<'a> Loader<'a> {
             depends_on,
             files: files.keys().map(|file| self.run_folders.project.join(file)).collect(),
             agreement,
-            hash_unswitched: hash_unswitched(raw.node.clone()),
+            hash_unswitched: hash_unswitched(raw_entry.node.clone()),
             hash,
             shadows,
             view: view_as_written.or_else(|| spec.as_ref().map(redact)).unwrap_or_default(),
@@ -384,7 +384,7 @@ impl<'a> Loader<'a> {
                 .map_or(Json::Null, |spec| proposal_with_files(spec, &files)),
             project,
         };
-        self.entries.insert(raw.name.clone(), (entry, spec));
+        self.entries.insert(raw_entry.name.clone(), (entry, spec));
     }
 
     /// Returns whether the user has agreed to run the entry `name` of `project` with the content `agreement`.
@@ -396,17 +396,17 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Enables or disables the entry `raw.name` of a weaker layer. A project may only disable an entry: if it could
-    /// enable one, it could start a server that the user does not want.
-    fn switch(&mut self, layer: &Layer, raw: &Member, enabled: bool, report: &mut Report<'_>) {
-        let Some((entry, spec)) = self.entries.get_mut(&raw.name) else {
+    /// Enables or disables the entry `raw_entry.name` of a weaker layer. A project may only disable an entry: if it
+    /// could enable one, it could start a server that the user does not want.
+    fn switch(&mut self, layer: &Layer, raw_entry: &Member, enabled: bool, report: &mut Report<'_>) {
+        let Some((entry, spec)) = self.entries.get_mut(&raw_entry.name) else {
             let problem = Problem::warning("no server has this name: there is nothing to switch on or off");
-            report.add(problem.hint("a server needs `command` or `url`"), &raw.name_span);
+            report.add(problem.hint("a server needs `command` or `url`"), &raw_entry.name_span);
             return;
         };
         if layer.scope == Scope::Project && enabled && !entry.enabled {
             let problem = Problem::warning("a project cannot switch on a server that is switched off elsewhere");
-            report.add(problem.hint("switch it on in your own configuration"), &raw.name_span);
+            report.add(problem.hint("switch it on in your own configuration"), &raw_entry.name_span);
             return;
         }
         if let Some(spec) = spec {

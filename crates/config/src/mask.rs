@@ -382,7 +382,7 @@ fn spans_of_urls(text: &str) -> Spans {
             continue;
         };
         // In an HTTP URL, user info without a password is usually a token. In other URLs, such as the URL of a
-        // database, it is usually a user name, so such user info counts only if it is as long as a token.
+        // database, it is usually a user name, and counts only if it is as long as a token.
         let scheme = &text.as_bytes()[..scheme_end];
         let ends_with =
             |name: &[u8]| scheme.len() >= name.len() && scheme[scheme.len() - name.len()..].eq_ignore_ascii_case(name);

@@ -100,9 +100,9 @@ mod tests {
     };
 
     fn server(entry: &Json) -> ServerSpec {
-        let raw = Member { name: "demo".into(), name_span: 0..0, node: Node::from_json(entry) };
+        let raw_entry = Member { name: "demo".into(), name_span: 0..0, node: Node::from_json(entry) };
         let mut report = Report::new(None, "demo");
-        match decode(&raw, &mut report) {
+        match decode(&raw_entry, &mut report) {
             Decoded::Server(spec) => *spec,
             other => panic!("{entry}: {other:?} {:?}", report.into_problems()),
         }

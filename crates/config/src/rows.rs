@@ -48,7 +48,7 @@ pub(crate) struct Row {
     pub(crate) hidden: Hidden,
     /// The field under which the value of this field is shown, if this field is an [alias](Self::is_alias).
     pub(crate) shown_as: Option<&'static str>,
-    /// The setting of the spec that the field sets, if common code can read and show that setting.
+    /// The setting of the spec that the field sets. `None` if no common code reads and shows the field.
     pub(crate) sets: Option<SpecSetting>,
     /// The default of the field, if it is a value.
     default_value: Option<fn() -> Json>,

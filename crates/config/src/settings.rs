@@ -179,7 +179,7 @@ fn shown_path(document: &Document) -> String {
 }
 
 /// Returns the shared `[model]`, overridden by the `[agents.model]` of the chosen agent. Also reads the
-/// `[agents.model]` of every other agent, so that an error in it is reported before that agent is first chosen.
+/// `[agents.model]` of every other agent, to report errors in it early.
 fn model(document: &Document, root: &Node, context: ReadContext<'_>) -> (ModelChoice, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut read = |table_path: &str, node: &Node| {

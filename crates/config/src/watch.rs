@@ -49,10 +49,10 @@ const POLL_INTERVAL_WITHOUT_WATCH: Duration = Duration::from_millis(600);
 /// all its [`Watch`]es are dropped.
 ///
 /// The watcher watches folders, because editors replace files, and also the folders above them, because a folder can be
-/// replaced as well. For a file whose folder does not exist, it watches the nearest existing folder above, so that both
-/// can be created later. If a file is a symbolic link, it also watches the target. Whenever one of the files of a
-/// reader changes, it determines the reader's folders again. It also checks all files every ten seconds, or more often
-/// if the system has no watch left.
+/// replaced as well. If the folder of a file does not exist yet, it watches the nearest existing folder above. If a
+/// file is a symbolic link, it also watches the target. Whenever one of the files of a reader changes, it determines
+/// the reader's folders again. It also checks all files every ten seconds, or more often if the system has no watch
+/// left.
 #[derive(Clone)]
 pub struct Watcher {
     /// Sends commands to the thread, which ends when all of these senders are dropped. The error of a thread that could

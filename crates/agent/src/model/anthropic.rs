@@ -113,7 +113,7 @@ impl Anthropic {
         sent_messages.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
     }
 
-    /// Marks a block as the end of a part that the provider should cache, if the settings want that.
+    /// If the settings ask for caching, marks a block as the end of a part to cache.
     fn mark_for_cache(&self, block: &mut Value) {
         if let Some(block) = block.as_object_mut().filter(|_| self.settings.prompt_cache) {
             block.insert("cache_control".into(), json!({"type": "ephemeral"}));

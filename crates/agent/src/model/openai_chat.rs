@@ -245,7 +245,7 @@ struct Choice {
     finish_reason: Option<String>,
 }
 
-/// The form of a chunk.
+/// Whether a chunk is a part of a stream or a whole answer.
 #[derive(Clone, Copy)]
 enum Form {
     Streamed,

@@ -69,7 +69,7 @@ pub(super) fn client(connect_timeout: Duration, base: &Url) -> Result<Client, St
         .map_err(|error| format!("no HTTP client: {error}"))
 }
 
-/// Returns a header whose value is marked as secret, so that its `Debug` does not show it.
+/// Returns a header with a secret value, which its `Debug` does not show.
 pub(super) fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let safe_name = || toolrack_host::text::for_log(name).into_owned();
     let name = HeaderName::try_from(name).map_err(|_| format!("`{}` is not a name of a header", safe_name()))?;

@@ -324,7 +324,7 @@ mod tests {
     fn names(text: &str) -> Vec<String> {
         let servers = servers(&Document::new(None, text)).unwrap();
         assert!(servers.problems.is_empty(), "{:?}", servers.problems);
-        servers.entries.into_iter().map(|raw| raw.name).collect()
+        servers.entries.into_iter().map(|raw_entry| raw_entry.name).collect()
     }
 
     fn broken(text: &str) -> String {
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(fields.iter().filter(|field| field.name == "type").count(), 1, "{fields:?}");
         let kinds = |path: &str| {
             let servers = servers(&Document::new(Some(path.into()), text)).unwrap();
-            servers.entries.iter().map(|raw| raw.node.text("type").map(str::to_owned)).collect::<Vec<_>>()
+            servers.entries.iter().map(|raw_entry| raw_entry.node.text("type").map(str::to_owned)).collect::<Vec<_>>()
         };
         assert_eq!(kinds("/home/ada/.gemini/settings.json"), [Some("sse".to_owned()), None, Some("http".to_owned())]);
         assert_eq!(kinds("/home/ada/settings.json"), [None, None, Some("http".to_owned())]);
@@ -415,7 +415,7 @@ mod tests {
             ),
         ] {
             let servers = servers(&Document::new(Some("mcp.json".into()), &text)).unwrap();
-            assert_eq!(servers.entries.iter().map(|raw| &*raw.name).collect::<Vec<_>>(), [used], "{text}");
+            assert_eq!(servers.entries.iter().map(|raw_entry| &*raw_entry.name).collect::<Vec<_>>(), [used], "{text}");
             assert_eq!(servers.problems.len(), 1, "{text}: {:?}", servers.problems);
             let problem = &servers.problems[0];
             assert_eq!((problem.is_error(), &*problem.message), (is_error, message), "{text}");

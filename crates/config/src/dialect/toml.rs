@@ -170,7 +170,7 @@ mod tests {
         let text = "[defaults]\n# shared\n\n[[defaults.mcp]]\nname = \"fs\"\ncommand = \"x\"\n\n[mcp_servers.gh]\nurl = \"https://x\"\n[mcp_servers.gh.headers]\nA = \"b\"\n";
         let servers = read(text).unwrap();
         assert!(servers.problems.is_empty());
-        let names: Vec<_> = servers.entries.iter().map(|raw| &*raw.name).collect();
+        let names: Vec<_> = servers.entries.iter().map(|raw_entry| &*raw_entry.name).collect();
         assert_eq!(names, ["fs", "gh"]);
         let command = &servers.entries[0].node.get("command").unwrap();
         assert_eq!(&text[command.node.span.clone()], "\"x\"");
@@ -194,7 +194,7 @@ mod tests {
             ("[mcp_servers.a]\ncommand = \"x\"\n[[defaults]]\nname = \"b\"\ncommand = \"x\"\n", 3),
         ] {
             let servers = read(text).unwrap();
-            assert_eq!(servers.entries.iter().map(|raw| &*raw.name).collect::<Vec<_>>(), ["a"], "{text}");
+            assert_eq!(servers.entries.iter().map(|raw_entry| &*raw_entry.name).collect::<Vec<_>>(), ["a"], "{text}");
             let [problem] = &*servers.problems else { panic!("{text}: {:?}", servers.problems) };
             assert_eq!((problem.is_error(), problem.line), (true, Some(line)), "{text}");
             assert!(problem.message.contains("write `[[defaults.mcp]]`"), "{problem}");

@@ -1,4 +1,4 @@
-//! Masks the values in a line that cannot be parsed, so that a message can show the line without showing a secret.
+//! Masks the values in a line that cannot be parsed. A message can then show the line, but no secret in it.
 
 /// Words without quotes that are shown, because they reveal nothing.
 const GRAMMAR_WORDS: &[&str] = &["true", "false", "null"];

@@ -29,9 +29,9 @@ const FIELD_GROUPS: &[&[&str]] = &[KIND_FIELDS, &["env", "inherit_env"]];
 /// Parses an entry. Returns the server, and the names of those members that Toolrack does not use; `None` if the entry
 /// is not a valid server.
 pub(super) fn decode_entry(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> {
-    let raw = Member { name: name.to_owned(), name_span: 0..0, node };
+    let raw_entry = Member { name: name.to_owned(), name_span: 0..0, node };
     let mut report = Report::new(None, name);
-    match decode(&raw, &mut report) {
+    match decode(&raw_entry, &mut report) {
         Decoded::Server(spec) => Some((*spec, report.into_ignored())),
         Decoded::Switch(_) | Decoded::Broken => None,
     }

@@ -44,13 +44,14 @@ pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options
         if !file.find(name)? {
             return Err(missing(file, name));
         }
-        let raw = written_entry(file, name)?.ok_or_else(|| missing(file, name))?;
-        let entry_in_file = raw.node.to_json();
-        if revision.shown_hash.is_some_and(|shown_hash| shown_hash != hash(&raw.node)) {
+        let raw_entry = written_entry(file, name)?.ok_or_else(|| missing(file, name))?;
+        let entry_in_file = raw_entry.node.to_json();
+        if revision.shown_hash.is_some_and(|shown_hash| shown_hash != hash(&raw_entry.node)) {
             return Err(EditError::Changed { name: name.to_owned(), path: file.path() });
         }
         let mut revealed = revision.entry.clone();
-        let (Some((current, _)), Json::Object(members)) = (merge::decode_entry(name, raw.node), &entry_in_file) else {
+        let (Some((current, _)), Json::Object(members)) = (merge::decode_entry(name, raw_entry.node), &entry_in_file)
+        else {
             // The entry in the file is broken, so no hidden value can come from there.
             hidden::refuse_hidden(name, &revealed)?;
             warnings = check(name, &revealed)?;

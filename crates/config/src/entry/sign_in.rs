@@ -70,7 +70,7 @@ fn warn_of_unknown_fields(fields: &mut Fields<'_, '_, '_>, table_path: &str) {
     }
 }
 
-/// Returns the error if a field is missing that the grant requires, or if two fields exclude each other.
+/// Returns the error if a field that the grant requires is missing, or if two fields exclude each other.
 fn grant_error(oauth: &OAuth) -> Option<&'static str> {
     let has_both = |value: &TextOrFile| value.text.is_some() && value.file.is_some();
     if has_both(&oauth.private_key) || has_both(&oauth.assertion) {

@@ -16,9 +16,9 @@ use super::*;
 
 /// Reads `entry` as the server `demo` of no file.
 fn read(entry: &Json) -> (Decoded, Vec<Problem>) {
-    let raw = Member { name: "demo".into(), name_span: 0..0, node: Node::from_json(entry) };
+    let raw_entry = Member { name: "demo".into(), name_span: 0..0, node: Node::from_json(entry) };
     let mut report = Report::new(None, "demo");
-    let decoded = decode(&raw, &mut report);
+    let decoded = decode(&raw_entry, &mut report);
     (decoded, report.into_problems())
 }
 
@@ -436,9 +436,9 @@ fn a_misspelt_command_gets_a_suggestion() {
 
 #[test]
 fn an_entry_with_an_invalid_name_is_broken() {
-    let raw = Member { name: "a/b".into(), name_span: 0..0, node: Node::from_json(&json!({ "command": "x" })) };
+    let raw_entry = Member { name: "a/b".into(), name_span: 0..0, node: Node::from_json(&json!({ "command": "x" })) };
     let mut report = Report::new(None, "a/b");
-    assert!(matches!(decode(&raw, &mut report), Decoded::Broken));
+    assert!(matches!(decode(&raw_entry, &mut report), Decoded::Broken));
 }
 
 fn any_json() -> impl Strategy<Value = Json> {
@@ -464,10 +464,10 @@ fn any_json() -> impl Strategy<Value = Json> {
 /// duplicates, which a [`Json`] cannot have.
 fn read_text(text: &str) -> (Member, Decoded, Vec<Problem>) {
     let document = Document::new(Some("mcp.json".into()), &format!(r#"{{ "mcpServers": {{ "demo": {text} }} }}"#));
-    let raw = crate::dialect::servers(&document).unwrap().entries.remove(0);
+    let raw_entry = crate::dialect::servers(&document).unwrap().entries.remove(0);
     let mut report = Report::new(Some(&document), "demo");
-    let decoded = decode(&raw, &mut report);
-    (raw, decoded, report.into_problems())
+    let decoded = decode(&raw_entry, &mut report);
+    (raw_entry, decoded, report.into_problems())
 }
 
 #[test]

@@ -35,12 +35,12 @@ pub(super) struct Translated {
     pub(super) notes: Vec<String>,
 }
 
-/// Translates the entry `raw`. If it is not an object, reports an error. [`decode`](crate::entry::decode) checks the
-/// values later.
-pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) -> Option<Translated> {
-    let Some(members) = raw.node.members() else {
-        let message = format!("an entry must be an object, not {}", raw.node.kind());
-        report.add(Problem::error(message), &raw.node.span);
+/// Translates the entry `raw_entry`. If it is not an object, reports an error. [`decode`](crate::entry::decode) checks
+/// the values later.
+pub(super) fn entry(origin: &Origin<'_>, raw_entry: &Member, report: &mut Report<'_>) -> Option<Translated> {
+    let Some(members) = raw_entry.node.members() else {
+        let message = format!("an entry must be an object, not {}", raw_entry.node.kind());
+        report.add(Problem::error(message), &raw_entry.node.span);
         return None;
     };
     let mut translation = Translation {
@@ -50,16 +50,16 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) 
         type_member: None,
         env_file: Vec::new(),
     };
-    let name = translation.valid_name(&raw.name);
+    let name = translation.valid_name(&raw_entry.name);
     for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
         translation.translate_field(member);
     }
     translation.add_env_file();
     translation.add_type();
-    translation.apply_disabled_servers(&raw.name, &raw.name_span);
+    translation.apply_disabled_servers(&raw_entry.name, &raw_entry.name_span);
     let Translation { texts, fields, .. } = translation;
-    let node = Node { span: raw.node.span.clone(), value: Value::Map(fields) };
-    let entry = Member { name: name.into_owned(), name_span: raw.name_span.clone(), node };
+    let node = Node { span: raw_entry.node.span.clone(), value: Value::Map(fields) };
+    let entry = Member { name: name.into_owned(), name_span: raw_entry.name_span.clone(), node };
     Some(Translated { entry, notes: texts.notes })
 }
 

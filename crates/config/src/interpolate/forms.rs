@@ -132,9 +132,9 @@ impl Style {
 }
 
 /// Adds the base64 forms: the complete encoding, with and without padding, and the forms of `secret` within a longer
-/// text. There are three forms within a longer text, because base64 makes four characters of three bytes, so that the
-/// form depends on the offset of `secret`. These forms leave out the characters at both ends that also contain bits of
-/// the neighbours (with at most four bits of `secret`).
+/// text. Base64 makes four characters of three bytes, so there are three forms within a longer text, depending on the
+/// offset of `secret`. These forms leave out the characters at both ends that also contain bits of the neighbours (with
+/// at most four bits of `secret`).
 fn add_base64(secret: &[u8], forms: &mut BTreeSet<String>) {
     for (padded, unpadded) in [(STANDARD, STANDARD_NO_PAD), (URL_SAFE, URL_SAFE_NO_PAD)] {
         forms.insert(padded.encode(secret));

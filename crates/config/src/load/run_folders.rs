@@ -44,8 +44,8 @@ impl RunFolders {
         Self { working_folder, project: project.to_owned(), places: places.clone() }
     }
 
-    /// Sets the folder in which the program of `spec` runs. If `spec` is an entry of the user that depends on the
-    /// working folder, returns the word that names something in that folder.
+    /// Sets the folder in which the program of `spec` runs. If a word of a user's entry names something in the working
+    /// folder, returns that word.
     pub(super) fn set_folder(&self, spec: &mut ServerSpec, layer: &Layer) -> Option<String> {
         let stdio = program_of(spec)?;
         let mounted_folder = mounted_working_folder(stdio);

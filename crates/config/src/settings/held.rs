@@ -159,9 +159,9 @@ fn errors(text: &str) -> Vec<Problem> {
     match dialect::servers(&document) {
         Ok(servers) => {
             problems.extend(servers.problems);
-            for raw in servers.entries {
-                let mut report = Report::new(Some(&document), &raw.name);
-                decode(&raw, &mut report);
+            for raw_entry in servers.entries {
+                let mut report = Report::new(Some(&document), &raw_entry.name);
+                decode(&raw_entry, &mut report);
                 problems.extend(report.into_problems());
             }
         }
