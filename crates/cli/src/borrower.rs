@@ -85,10 +85,10 @@ pub(crate) async fn run(
     };
     // The results, from outside to inside: the time-out, the connection, the daemon's answer.
     let why = match timeout(ANSWER_TIMEOUT, request(&data, hello)).await {
-        Ok(Ok(Ok((reader, mut writer)))) => {
+        Ok(Ok(Ok(connection))) => {
             let follows = matches!(&cli.verb, Verb::Read(args) if args.follow);
             let editor = Editor::from_environment(environment);
-            match run_on_daemon(reader, &mut writer, screen, stop, editor, follows).await? {
+            match run_on_daemon(connection, screen, stop, editor, follows).await? {
                 DaemonOutcome::Done(exit) => return Ok(BorrowOutcome::Done(exit)),
                 DaemonOutcome::Declined(why) => why,
             }
@@ -180,14 +180,13 @@ enum DaemonOutcome {
 /// Tells the daemon to begin, and shows its output and its questions until the command has ended. A command that
 /// `follows` a resource never ends by itself: it also ends when stdout is closed.
 async fn run_on_daemon(
-    reader: BufReader<OwnedReadHalf>,
-    writer: &mut OwnedWriteHalf,
+    (reader, mut writer): (BufReader<OwnedReadHalf>, OwnedWriteHalf),
     screen: &Screen,
     stop: &mut StopSignals,
     editor: Editor,
     follows: bool,
 ) -> Result<DaemonOutcome, Failure> {
-    if send(writer, &ToDaemon::Start).await.is_err() {
+    if send(&mut writer, &ToDaemon::Start).await.is_err() {
         // The daemon did not get the message, so it has not started the command.
         return Ok(DaemonOutcome::Declined("it has ended".to_owned()));
     }
@@ -202,7 +201,7 @@ async fn run_on_daemon(
                 biased;
                 exit = stop.requested() => {
                     // At the second signal, stops without waiting for the daemon.
-                    if stop_exit.is_some() || send(writer, &ToDaemon::Stop(exit as u8)).await.is_err() {
+                    if stop_exit.is_some() || send(&mut writer, &ToDaemon::Stop(exit as u8)).await.is_err() {
                         return Ok(DaemonOutcome::Done(exit));
                     }
                     stop_exit = Some(exit);
@@ -210,7 +209,7 @@ async fn run_on_daemon(
                 (number, line) = answer_to(&mut terminal.question) => {
                     terminal.question = None;
                     // Fails if the daemon has ended, which the next read reports.
-                    let _ = send(writer, &ToDaemon::Line(number, line)).await;
+                    let _ = send(&mut writer, &ToDaemon::Line(number, line)).await;
                 }
                 message = next_message(&mut messages, stop_exit.is_some()) => match message {
                     Ok(Some(message)) => tokio::select! {
