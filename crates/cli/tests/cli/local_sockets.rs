@@ -35,7 +35,9 @@ fn turned_away(rack: &Rack) -> Vec<Value> {
 fn no_server_is_let_in_at_the_sockets_of_its_user() {
     let rack = Rack::new();
     // A server with all rights of its user, the key included.
-    let script = "until \"$TOOLRACK\" daemon status --json >&2; do sleep 0.1; done; exec \"$0\" stdio";
+    // The status has an exit code of its own for a daemon that does not answer, as it does not for a server.
+    let script = "while status=$(\"$TOOLRACK\" daemon status --json); echo \"$status\" >&2; \
+                  case $status in *'\"running\":true'*) false;; esac; do sleep 0.1; done; exec \"$0\" stdio";
     let nosy = json!({ "command": "sh", "args": ["-c", script, fake_server_path()], "env": {
         "TOOLRACK": env!("CARGO_BIN_EXE_toolrack"), "TOOLRACK_HOME": rack.home.toolrack_home(), "HOME": rack.home.home(),
     } });
