@@ -26,6 +26,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use chrono::Utc;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use reqwest::{Client, Method, RequestBuilder, Response, redirect};
 use tokio::{
@@ -540,11 +541,7 @@ impl Endpoint {
                 Err(authorize::needs_auth_error(&response, refused))
             }
             404 if had_session => Err(LinkError::SessionNotFound { not_executed: true }),
-            429 => Err(LinkError::RateLimited {
-                retry_after: text_header(&response, &header::RETRY_AFTER)
-                    .and_then(|seconds| seconds.trim().parse().ok())
-                    .map(Duration::from_secs),
-            }),
+            429 => Err(LinkError::RateLimited { retry_after: failure::retry_after(response.headers(), Utc::now()) }),
             code @ (301..=303 | 307 | 308) => {
                 let location = text_header(&response, &header::LOCATION).and_then(|to| response.url().join(&to).ok());
                 Err(redirects::refused_error(code, location.as_ref(), &self.url))

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use chrono::{DateTime, Utc};
+use http::{HeaderMap, header};
 use url::Url;
 
 use super::Endpoint;
@@ -42,6 +44,17 @@ fn link_error(error: reqwest::Error, url: &Url, open_timeout: Duration) -> LinkE
     LinkError::Unreachable { origin: url.origin().ascii_serialization(), why, source: Some(Arc::new(error)) }
 }
 
+/// Returns how long the server asks to wait: `Retry-After` in seconds, or as a date (RFC 9110, 10.2.3).
+pub(super) fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = DateTime::parse_from_rfc2822(value).ok()?;
+    // A date in the past means no wait.
+    Some((date.to_utc() - now).to_std().unwrap_or_default())
+}
+
 /// Explains the text of an error of the HTTP client if it means that the other side does not speak HTTP or TLS.
 /// Returns any other text unchanged.
 fn explain(why: &str, url: &Url) -> String {
@@ -58,7 +71,28 @@ fn explain(why: &str, url: &Url) -> String {
 mod tests {
     use std::net::TcpListener;
 
+    use http::HeaderValue;
+
     use super::*;
+
+    #[test]
+    fn the_wait_that_a_server_asks_for_is_seconds_or_a_date() {
+        let now = "2026-11-28T12:00:00Z".parse().unwrap();
+        let wait = |value: &'static str| {
+            retry_after(&HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from_static(value))]), now)
+        };
+        for (value, seconds) in [
+            ("7", Some(7)),
+            (" 0 ", Some(0)),
+            ("Sat, 28 Nov 2026 12:01:30 GMT", Some(90)),
+            ("Sat, 28 Nov 2026 11:00:00 GMT", Some(0)),
+            ("-1", None),
+            ("soon", None),
+        ] {
+            assert_eq!(wait(value), seconds.map(Duration::from_secs), "{value}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
 
     async fn error_of(url: &str, client: reqwest::ClientBuilder) -> LinkError {
         let error = client.no_proxy().build().unwrap().get(url).send().await.unwrap_err();
