@@ -55,6 +55,9 @@ pub(crate) use self::health::ending_router;
 pub use self::metrics::{Metric, MetricKind, MetricValue, Metrics};
 use crate::{error::ApiError, rights::Right, routes::Routes, tenant_members::AnsweringWorld, world::World};
 
+/// The maximum size of the body of a request, in bytes.
+pub(crate) const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
+
 /// The world (a host with its configuration, questions and events) that answers. Each request has it in its extensions.
 type State = Extension<Arc<World>>;
 
@@ -276,7 +279,12 @@ fn bad_body(rejection: &JsonRejection) -> ApiError {
         StatusCode::UNSUPPORTED_MEDIA_TYPE => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "NOT_JSON"),
         _ => (StatusCode::BAD_REQUEST, "BAD_BODY"),
     };
-    ApiError::new(status, code, rejection.body_text())
+    // axum's text does not say what the limit is.
+    let message = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => format!("the body is larger than {MAX_BODY_BYTES} bytes"),
+        _ => rejection.body_text(),
+    };
+    ApiError::new(status, code, message)
 }
 
 /// The query of a URL. A query that cannot be read is an error that says where the mistake is.

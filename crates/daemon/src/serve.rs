@@ -60,9 +60,6 @@ use crate::{
     worlds::{MakeWorld, WorldTimeouts},
 };
 
-/// The maximum size of a request's body, in bytes.
-const MAX_BODY: usize = 4 * 1024 * 1024;
-
 /// The maximum number of HTTP connections at once. A client opens a few, and one more for each event stream that it
 /// reads.
 const MAX_CONNECTIONS: usize = 4_096;
@@ -472,7 +469,9 @@ fn base_url(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String 
 /// The routes of every world. All worlds share one router, because there may be one world for each member of a team.
 /// What differs between worlds is in the extensions of a request, where [`RouteExtensions`] puts it.
 static ROUTES: LazyLock<Router> = LazyLock::new(|| {
-    let layers = ServiceBuilder::new().layer(DefaultBodyLimit::max(MAX_BODY)).layer(middleware::from_fn(once_applied));
+    let layers = ServiceBuilder::new()
+        .layer(DefaultBodyLimit::max(api::MAX_BODY_BYTES))
+        .layer(middleware::from_fn(once_applied));
     with_layer(api::router().merge(agents::router()).merge(endpoints()), layers)
 });
 

@@ -160,6 +160,7 @@ async fn every_route_with_a_body_refuses_a_body_that_does_not_fit_its_descriptio
             let what = format!("{operation} {kind:?} {}", String::from_utf8_lossy(&body[..body.len().min(40)]));
             let (found, word, message) = refused(request, &what).await;
             assert_eq!((found, &*word), (status, code), "{what}: {message}");
+            assert!(status != 413 || message.contains("4194304 bytes"), "{what}: {message}");
         }
     }
     assert_eq!((up.file(), up.get("/api/v1/overview").await["calls"]["total"].clone()), (before, json!(0)));
