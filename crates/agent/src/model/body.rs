@@ -12,7 +12,7 @@ use toolrack_host::Content;
 use super::{Request, settings::ModelSettings};
 use crate::message::{Message, Role, ToolCallData};
 
-/// The members of a body that `extra_body` cannot set.
+/// The members of a body that `extra_body` cannot set, as [`Request::extra_body`] says: they are left out.
 const RESERVED: [&str; 8] =
     ["messages", "input", "contents", "tools", "stream", "system", "systemInstruction", "instructions"];
 
@@ -25,6 +25,7 @@ impl BodyWriter {
         for extra in [Some(&settings.extra_body), request.extra_body].into_iter().flatten() {
             for (name, value) in extra.iter().filter(|(name, _)| !RESERVED.contains(&name.as_str())) {
                 match (members.get_mut(name), value) {
+                    // `null` removes a member.
                     (_, Value::Null) => drop(members.shift_remove(name)),
                     // Merge one level deep, so that a part of `generationConfig` can be set.
                     (Some(Value::Object(existing)), Value::Object(added)) => {
@@ -73,7 +74,7 @@ impl BodyWriter {
     }
 }
 
-/// A message of a wire that joins neighbouring messages of one role: the role, and the pieces of the content.
+/// A message for an API that wants neighbouring messages of one role as one: the role, and the pieces of the content.
 pub(super) type RoleMessage = (&'static str, Vec<Value>);
 
 /// Adds pieces of content to the last message if it has this role, otherwise as a new message.
@@ -85,8 +86,8 @@ pub(super) fn add_pieces(sent: &mut Vec<RoleMessage>, role: &'static str, pieces
     }
 }
 
-/// Adds to `members` the maximum number of tokens, under the wire's name for it, and the temperature. The values of
-/// the request take precedence over those of the settings.
+/// Adds to `members` the maximum number of tokens, under the wire's name for it, and the temperature. The request's
+/// maximum takes precedence over that of the settings.
 pub(super) fn add_sampling(
     members: &mut Map<String, Value>,
     max_tokens_name: &str,
@@ -120,6 +121,7 @@ pub(super) fn has_content(message: &Message) -> bool {
     message.role != Role::Assistant
         || !message.content.trim().is_empty()
         || !message.calls().is_empty()
+        // Blocks that the provider wants back.
         || message.blocks.is_some()
 }
 
@@ -149,7 +151,7 @@ pub(super) fn call_name<'a>(name: &'a str, other_allowed: &[char]) -> Cow<'a, st
     Cow::Owned(if allowed_name.is_empty() { "_".to_owned() } else { allowed_name })
 }
 
-/// The length of the hash by which most wires replace an id that the provider does not accept, in hex digits.
+/// The number of hex digits that replace an id, for most wires: see [`accepted_id`].
 pub(super) const REPLACEMENT_ID_DIGITS: usize = 24;
 
 /// Returns the id unchanged if this provider accepts it (`is_accepted`). Otherwise the id comes from another provider,
@@ -164,14 +166,14 @@ pub(super) fn accepted_id(id: &str, is_accepted: impl Fn(&str) -> bool, length: 
 }
 
 /// A part of a message, sorted by the kinds that wires (the API formats of providers) distinguish. A provider that
-/// cannot read the bytes of a part refuses the whole conversation, in each later request as well. So a part becomes
-/// text if its bytes do not match its media type.
+/// cannot read the bytes of a part refuses the whole conversation, in each later request as well. So a part whose
+/// bytes are not of a format that providers read becomes text.
 pub(super) enum Media<'a> {
     /// A picture: Base64 and media type. The type is judged by the bytes, because servers may name a wrong one.
     Image(&'a str, &'a str),
     /// A sound: Base64 and media type.
     Audio(&'a str, &'a str),
-    /// A PDF: Base64, media type, name.
+    /// A PDF: Base64, media type, URI.
     Pdf(&'a str, &'a str, &'a str),
     /// Text that is not in the message's own text.
     Text(Cow<'a, str>),

@@ -4,7 +4,8 @@ use std::{fmt, time::Duration};
 
 /// The reason why a model gave no answer.
 ///
-/// Its `Display` is one line, safe to print, with the model, the problem and the next step. It never contains a key.
+/// Its `Display` is one line, safe to print, with the model, the problem and the next step. It never contains a key. A
+/// program that fills in the texts itself must ensure this.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{model}: {kind}{}", TriesSuffix(*.attempts))]
 #[non_exhaustive]
@@ -17,7 +18,8 @@ pub struct ModelError {
     pub kind: ModelErrorKind,
 }
 
-/// The kind of a model's error. All its text is bounded and safe to print.
+/// The kind of a model's error. In the errors of this crate, all text is safe to print, and a quote of a provider is
+/// cut to 600 bytes before control characters are escaped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelErrorKind {
@@ -83,7 +85,7 @@ pub enum ModelErrorKind {
         /// The provider's words.
         message: String,
     },
-    /// The provider reported an error in the stream of its answer. The connection itself works: compare [`Self::Cut`].
+    /// The provider reported an error in the stream of its answer. Unlike in [`Self::Cut`], the connection still works.
     #[error("the provider reported an error in place of the rest of its answer{}", QuoteSuffix(.message))]
     StreamError {
         /// The provider's name for the error, such as `overloaded_error`.
@@ -100,11 +102,11 @@ pub enum ModelErrorKind {
     /// The provider was silent for too long, or the whole answer took too long.
     #[error("{what} took longer than {} s ({setting})", .after.as_secs_f64())]
     TimedOut {
-        /// The event that did not arrive in time.
+        /// What took too long, such as `the beginning of the answer`.
         what: &'static str,
         /// The time limit.
         after: Duration,
-        /// The setting to change.
+        /// The name of the limit in the configuration, such as `first_token_timeout`.
         setting: &'static str,
     },
     /// The answer has more bytes than allowed.
@@ -114,7 +116,7 @@ pub enum ModelErrorKind {
         what: &'static str,
         /// The limit, in bytes.
         limit: usize,
-        /// The setting to change.
+        /// The name of the limit in the configuration, such as `max_response_bytes`.
         setting: &'static str,
     },
     /// The response is not in the format of a model's API.
@@ -147,12 +149,13 @@ impl ModelErrorKind {
             "requires --jinja",
         ];
         let is_refusal = phrases.iter().any(|phrase| lower_message.contains(phrase));
+        // llama.cpp refuses tools with 500, and 501 means that something is not implemented: both are `Unavailable`.
         (matches!(status, 400 | 404 | 422 | 500 | 501) && mentions_tools && is_refusal).then_some(message.as_str())
     }
 }
 
 impl ModelError {
-    /// Creates the error of a model that another crate implements.
+    /// Creates an error, for programs that implement [`Model`](super::Model).
     pub fn new(model: impl Into<String>, attempts: u32, kind: ModelErrorKind) -> Self {
         Self { model: model.into(), attempts, kind }
     }
@@ -223,6 +226,7 @@ struct AdviceSuffix(u16);
 impl fmt::Display for AdviceSuffix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
+            // No request follows a redirect, which mostly comes from a wrong base URL.
             300..=399 => f.write_str("; check the base URL"),
             404 => f.write_str("; check the name of the model and the base URL"),
             _ => Ok(()),

@@ -165,7 +165,7 @@ impl OpenAiChat {
             match piece {
                 // Send reasoning back only with calls: elsewhere it costs tokens and has no effect, and some providers
                 // refuse it.
-                SentPiece::Raw(value) if self.dialect.echoes_reasoning && !message.calls().is_empty() => {
+                SentPiece::Raw(value) if self.dialect.wants_reasoning_back && !message.calls().is_empty() => {
                     reasoning_members = value.as_object();
                 }
                 // The whole text is in `content`, as one string.

@@ -25,7 +25,8 @@ pub struct Provider {
     pub name: &'static str,
     /// The wire of the provider, unless the settings name another.
     pub wire: Wire,
-    /// The address.
+    /// The URL to which the wire appends its paths: without a slash at the end, and with a version except for
+    /// Anthropic.
     pub base_url: &'static str,
     /// The environment variable that usually holds the key; `None` if the provider needs no key.
     pub key_variable: Option<&'static str>,
@@ -55,9 +56,8 @@ impl Provider {
     }
 
     /// Returns the provider to use if the user names neither a model nor an address: the first one whose key is set.
-    /// Providers with a default model come first. For any other, the user has to name the model: the name of the
-    /// provider alone is no [`Selector`], and the error asks for the model. `is_set` says whether an environment
-    /// variable holds a key.
+    /// Providers with a default model come first. If the result has none, parsing its name as a [`Selector`] fails with
+    /// [`BadSelector::NoModel`]. `is_set` says whether an environment variable holds a key.
     #[must_use]
     pub fn first_with_key(is_set: impl Fn(&str) -> bool) -> Option<&'static Self> {
         let providers_with_key = || PROVIDERS.iter().filter(|provider| provider.key_variable.is_some_and(&is_set));
@@ -89,7 +89,7 @@ pub const PROVIDERS: &[Provider] = &[
         .with_key("MISTRAL_API_KEY", Some("mistral-medium-latest"))
         // Refuses `reasoning_content` (422), and reports usage without being asked.
         .with_dialect(Dialect {
-            echoes_reasoning: false,
+            wants_reasoning_back: false,
             requests_usage: false,
             needs_short_ids: true,
             user_after_results: false,
@@ -98,7 +98,7 @@ pub const PROVIDERS: &[Provider] = &[
     provider("groq", Wire::OpenAiChat, "https://api.groq.com/openai/v1")
         .with_key("GROQ_API_KEY", Some("openai/gpt-oss-120b"))
         // Refuses unknown members of a message.
-        .with_dialect(Dialect { echoes_reasoning: false, ..COMMON_DIALECT }),
+        .with_dialect(Dialect { wants_reasoning_back: false, ..COMMON_DIALECT }),
     provider("xai", Wire::OpenAiChat, "https://api.x.ai/v1").with_key("XAI_API_KEY", Some("grok-4.7")),
     provider("ollama", Wire::OpenAiChat, "http://127.0.0.1:11434/v1"),
     provider("llamacpp", Wire::OpenAiChat, "http://127.0.0.1:8080/v1"),
@@ -114,11 +114,11 @@ pub const CUSTOM: &str = "custom";
 pub(super) struct Dialect {
     /// The name of the member that bounds the tokens of an answer.
     pub(super) max_tokens_name: &'static str,
-    /// Whether the server wants `reasoning_content` back beside calls.
-    pub(super) echoes_reasoning: bool,
+    /// Whether a message of the model with calls must contain the `reasoning_content` that came with them.
+    pub(super) wants_reasoning_back: bool,
     /// Whether the server reports the usage of a stream only if the request asks for it.
     pub(super) requests_usage: bool,
-    /// Whether ids of calls must have nine letters and digits.
+    /// Whether ids of calls must have exactly nine characters, each a letter or a digit.
     pub(super) needs_short_ids: bool,
     /// Whether a message of the user may follow the results of calls, without an answer of the model between them.
     pub(super) user_after_results: bool,
@@ -127,7 +127,7 @@ pub(super) struct Dialect {
 /// The most common dialect.
 const COMMON_DIALECT: Dialect = Dialect {
     max_tokens_name: "max_tokens",
-    echoes_reasoning: true,
+    wants_reasoning_back: true,
     requests_usage: true,
     needs_short_ids: false,
     user_after_results: true,
@@ -139,7 +139,7 @@ pub(super) fn dialect(provider: &str) -> Dialect {
 }
 
 /// A model as users name it: `provider/name`. Only the first slash separates: `openrouter/anthropic/claude-opus-5` is
-/// OpenRouter's `anthropic/claude-opus-5`.
+/// OpenRouter's `anthropic/claude-opus-5`. When parsed, a provider alone means its default model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Selector {
@@ -148,6 +148,9 @@ pub struct Selector {
     /// The model's name, sent unchanged.
     pub model: String,
 }
+
+/// The maximum size of a quote of the user's text in an error, in bytes.
+const QUOTE_BYTES: usize = 200;
 
 /// The reason why a text selects no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -184,7 +187,7 @@ impl FromStr for Selector {
         let (provider, model) = given.split_once('/').unwrap_or((given, ""));
         let known = Provider::find(provider);
         if known.is_none() && provider != CUSTOM {
-            let given = text::for_line(&text::clip(given, 200)).into_owned();
+            let given = text::for_line(&text::clip(given, QUOTE_BYTES)).into_owned();
             return Err(BadSelector::UnknownProvider { given });
         }
         let model = match (model, known.and_then(|known| known.default_model)) {
@@ -204,7 +207,7 @@ impl fmt::Display for Selector {
 
 impl Selector {
     /// Returns the settings for this model, with size and prices from the tables. A `base_url` replaces the provider's
-    /// address. With a `base_url`, the provider OpenAI uses the chat wire, because other servers offer that wire.
+    /// address. With a `base_url`, the provider OpenAI uses the chat wire: a server there is mostly not OpenAI's own.
     /// Without a `base_url`, a custom provider has an empty address, which [`ModelSettings::connect`] refuses.
     #[must_use]
     pub fn settings(&self, base_url: Option<&str>, key: Option<Key>) -> ModelSettings {
@@ -221,8 +224,8 @@ impl Selector {
             settings.context_tokens = Some(model.context_tokens);
             // The prices are valid only for the provider's own servers.
             settings.price = Some(model.price).filter(|_| base_url.is_none());
-            // Only Anthropic requires a maximum. A large maximum costs nothing unless the answer is long; the cap
-            // bounds the cost of an answer that does not end by itself.
+            // Only Anthropic requires a maximum; its wire has one for unknown models. A large maximum costs nothing
+            // unless the answer is long; the cap bounds the cost of an answer that does not end by itself.
             settings.max_tokens = (wire == Wire::Anthropic).then_some(model.max_output.min(32_000));
         }
         settings
