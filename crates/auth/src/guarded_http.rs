@@ -1,6 +1,6 @@
 //! The guarded HTTP client, which sends every request to an authorization server. It limits the size, the time and the
-//! number of requests. It connects only to addresses that the egress rules, a setting of the operator, allow for the
-//! MCP server at hand.
+//! number of requests. It connects only to addresses that the egress rules allow for the MCP server. The operator sets
+//! these rules.
 
 use std::{
     collections::HashMap,
@@ -49,6 +49,9 @@ impl GuardedHttpMaker {
     }
 
     /// Returns a new HTTP client, for one operation that concerns the server at `url`.
+    ///
+    /// # Errors
+    /// [`AuthError::Unavailable`] when no HTTP client can be made.
     pub(crate) fn http_for(&self, url: &Url) -> Result<Arc<GuardedHttp>, AuthError> {
         self.http_under(&self.egress, url)
     }
@@ -99,7 +102,8 @@ struct Observations {
     requests: AtomicU32,
     /// Whether the metadata of a resource requires tokens that are bound to a key. `rmcp` does not keep that field.
     requires_bound_tokens: AtomicBool,
-    /// Whether the last response refuses the client. `rmcp` keeps such an error only as text.
+    /// Whether the last response refuses the OAuth client, such as with `invalid_client`. `rmcp` keeps such an error only
+    /// as text.
     refuses_client: AtomicBool,
     /// The nonce that the token endpoint wants in proofs.
     nonce: ArcSwapOption<Nonce>,
@@ -118,7 +122,8 @@ impl Observations {
     }
 }
 
-/// The reason why a request to an authorization server got no response. Its messages follow the name of the server.
+/// The reason why a request to an authorization server got no response. Most messages are the end of
+/// a sentence that begins with the name of the server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
     #[error("{0}")]
@@ -155,18 +160,19 @@ impl GuardedHttp {
         self.signer.get()
     }
 
-    /// Returns whether any fetched metadata requires bound tokens for its resource. This includes metadata that `rmcp`
-    /// refuses later, because a bound token does no harm.
+    /// Returns whether any fetched metadata requires bound tokens for its resource. Metadata that `rmcp` refuses
+    /// later count, too: a bound token does no harm.
     pub(crate) fn requires_bound_tokens(&self) -> bool {
         self.observed.requires_bound_tokens.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the last response refuses the client itself.
+    /// Returns whether the last response refuses the OAuth client itself.
     pub(crate) fn refuses_client(&self) -> bool {
         self.observed.refuses_client.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason why the last request got no response; `None` when it got a response.
+    /// Returns the reason why the last request of `rmcp` got no response; `None` when it got a response. Requests with
+    /// [`Self::send`] alone do not count.
     pub(crate) fn no_response_reason(&self) -> Option<String> {
         self.observed.no_response_reason.load().as_deref().cloned()
     }
@@ -213,6 +219,7 @@ impl GuardedHttp {
         self.observed.count_request()?;
         let failed = |error: reqwest::Error| HttpError::Http(error.without_url());
         let request = reqwest::Request::try_from(request).map_err(failed)?;
+        // The client itself judges only the addresses to which a name resolves.
         self.guard.check(request.url()).map_err(HttpError::Refused)?;
         let mut response = self.client.execute(request).await.map_err(failed)?;
         let mut answer = http::Response::new(Vec::new());

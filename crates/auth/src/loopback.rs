@@ -31,7 +31,7 @@ impl Loopback {
     /// Listens on `port`, or on any free port if `port` is 0.
     ///
     /// # Errors
-    /// [`BrowserError::Port`] when the port is in use.
+    /// [`BrowserError::Port`] when the port is in use or cannot be opened.
     pub async fn bind(port: u16) -> Result<Self, BrowserError> {
         let failed = |error: io::Error| BrowserError::Port { port, why: error.to_string() };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(failed)?;
@@ -45,11 +45,14 @@ impl Loopback {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Waits at most `limit` for the redirect that belongs to `authorization_url`. Refuses a request with another
-    /// `state` or another `Host`, and continues to wait.
+    /// Waits at most `limit` for the redirect that belongs to `authorization_url`, and returns its URL. The query has
+    /// `code`, or `error` if the sign-in failed. Refuses a request with another `state` or another `Host`, and continues
+    /// to wait; without a `state` in `authorization_url`, the redirect must have none either.
+    ///
+    /// When dropped, closes the accepted connections. The port stays open.
     ///
     /// # Errors
-    /// [`BrowserError::TimedOut`], and [`BrowserError::Port`] when the system closes the port.
+    /// [`BrowserError::TimedOut`], and [`BrowserError::Port`] when the system gives out no further connection.
     pub async fn wait(&self, authorization_url: &Url, limit: Duration) -> Result<Url, BrowserError> {
         let state =
             authorization_url.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());

@@ -46,15 +46,15 @@ impl SignInBuilder {
     /// Sets the browser in which the user signs in when a server requires it. Default: none; such a server waits until
     /// the user has [signed in](SignIn::login).
     ///
-    /// A host connects within the [start-up time](toolrack_host::spec::Timeouts::startup) of a server, and shows the
-    /// page again when it tries again. So give such a server the time that a user needs to sign in.
+    /// If the user needs longer than the [start-up time](toolrack_host::spec::Timeouts::startup) in the server's entry,
+    /// the host tries again and shows the page again. So that time should be some minutes.
     pub fn browser(mut self, browser: Arc<dyn Browser>) -> Self {
         self.browser = Some(browser);
         self
     }
 
     /// Sets the function that makes the advice on how to sign in to a server: one line, such as `toolrack login
-    /// sentry`. If scopes are given, the sign-in has to request them.
+    /// sentry`. If scopes are given, the sign-in has to request them. Default: "sign in to `SERVER`".
     pub fn sign_in_hint(mut self, hint: impl Fn(&ServerName, &[String]) -> String + Send + Sync + 'static) -> Self {
         self.sign_in_hint = Box::new(hint);
         self
@@ -84,7 +84,8 @@ impl SignInBuilder {
     #[must_use]
     pub fn build(self) -> SignIn {
         let Self { store, resolver, browser, tenant, user, sign_in_hint, secret_listener, witness, egress } = self;
-        let (http_maker, slots, tasks) = (GuardedHttpMaker::new(egress), Default::default(), TaskTracker::new());
+        let tasks = TaskTracker::new();
+        // It still accepts tasks. `wait` returns only on a closed tracker.
         tasks.close();
         SignIn(Arc::new(Inner {
             store,
@@ -95,8 +96,8 @@ impl SignInBuilder {
             sign_in_hint,
             secret_listener,
             witness,
-            http_maker,
-            slots,
+            http_maker: GuardedHttpMaker::new(egress),
+            slots: Default::default(),
             tasks,
         }))
     }
