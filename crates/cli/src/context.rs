@@ -103,7 +103,7 @@ impl Context {
     pub(crate) fn model_context(&self) -> ModelContext {
         ModelContext {
             environment: self.environment.clone(),
-            secrets: Arc::clone(&self.host_parts.secrets),
+            interpolate: Arc::clone(&self.host_parts.secrets),
             file: self.places.settings(),
         }
     }
@@ -221,7 +221,7 @@ impl Context {
     ///
     /// # Errors
     /// When no user can be asked; `why` says why a user must be asked.
-    pub(crate) fn require_user(&self, why: &str) -> Result<(), Failure> {
+    pub(crate) fn require_askable_user(&self, why: &str) -> Result<(), Failure> {
         if self.screen.is_interactive() {
             return Ok(());
         }

@@ -43,7 +43,7 @@ impl From<WireName> for Wire {
 #[derive(Debug)]
 pub(crate) struct SelectedModel {
     pub(crate) model: Arc<dyn Model>,
-    /// The most tokens of one answer.
+    /// The most tokens of one answer; `None` for the maximum that the model has.
     pub(crate) max_tokens: Option<NonZeroU32>,
     pub(crate) limits: Limits,
     /// Whether the price of the model is known.
@@ -54,7 +54,8 @@ pub(crate) struct SelectedModel {
 #[derive(Clone, Debug)]
 pub(crate) struct ModelContext {
     pub(crate) environment: Environment,
-    pub(crate) secrets: Arc<Interpolate>,
+    /// Fills in the placeholders of settings.
+    pub(crate) interpolate: Arc<Interpolate>,
     /// The file in which a model is configured.
     pub(crate) file: PathBuf,
 }
@@ -84,7 +85,7 @@ impl ModelContext {
             return Ok(None);
         };
         let is_secret = setting == ModelSetting::Key;
-        let value = self.secrets.setting(setting.name(), text, is_secret).await.map(Some);
+        let value = self.interpolate.setting(setting.name(), text, is_secret).await.map(Some);
         value.map_err(|error| Failure::config(error.to_string()).hint("`toolrack config show` shows the setting"))
     }
 }
@@ -139,22 +140,20 @@ impl ModelOptions {
         limits.cost = choice.max_cost;
         Ok(SelectedModel { model, max_tokens: choice.max_tokens, limits, has_price })
     }
-}
 
-impl ModelOptions {
     pub(crate) fn from_arguments(args: &TalkArgs, loaded: &Loaded) -> Self {
         Self { model: args.model.clone(), limits: args.limits, configured: loaded.settings.model.clone() }
     }
 
     /// Returns these options with the model `name` instead. Keeps the address, the wire and the key variable of the
     /// command line only if the new model has the same provider: otherwise its key would go to the address of another
-    /// provider. Keeps the price only for the same model.
+    /// provider. Keeps the price only for the same model. [`Self::choose`] does the same with the configured settings.
     pub(crate) fn with_model(&self, name: String) -> Self {
         let ModelArgs { model: typed_model, base_url, key_env, wire, max_tokens, price } = self.model.clone();
         let provider = |name: &str| parse_name(name, base_url.is_some()).ok().map(|selector| selector.provider);
         let typed_provider = match typed_model.as_ref().or(self.configured.name.as_ref()) {
             Some(model) => provider(model),
-            // Without a name, the address alone means the one model there.
+            // With only an address, the model is the one at that address, of the provider `custom`.
             None => base_url.as_ref().map(|_| CUSTOM.to_owned()),
         };
         let is_same_provider = typed_provider.is_some() && provider(&name) == typed_provider;
@@ -166,7 +165,8 @@ impl ModelOptions {
         Self { model, ..self.clone() }
     }
 
-    /// Returns the options of a command without model arguments: the variables of `ask`, then the configuration.
+    /// Returns the options of a command without model arguments: those in the environment variables that `ask` reads,
+    /// too, and those in the configuration.
     pub(crate) fn without_arguments(configured: ModelChoice, environment: &Environment) -> Self {
         let variable = |name| environment.get(name)?.to_str().filter(|value| !value.is_empty()).map(ToOwned::to_owned);
         let (model, base_url) = (variable("TOOLRACK_MODEL"), variable("TOOLRACK_BASE_URL"));
@@ -218,6 +218,7 @@ async fn connect(
     let mut settings = selector.settings(base_url.as_deref(), key);
     if let Some(wire) = choice.wire {
         settings.wire = wire;
+        // Of the other settings, only `max_tokens` depends on the wire, and each wire accepts it.
         settings.bounds = Bounds::for_wire(wire);
     }
     apply_bounds(choice.bounds, &mut settings.bounds);
@@ -229,6 +230,7 @@ async fn connect(
     // The models of a local provider cost nothing; at another address, the price is not known.
     let has_price = settings.price.is_some() || (provider.is_some_and(Provider::is_local) && base_url.is_none());
     let model = settings.connect().map_err(|error| {
+        // A missing key is the usual reason.
         let hint = key_variable.map(|name| format!("set {name}, or use another model with --model"));
         Failure { hint, ..Failure::new(Exit::Model, error.code(), with_causes(&error)) }
     })?;
@@ -265,6 +267,7 @@ fn parse_name(name: &str, has_base_url: bool) -> Result<Selector, BadSelector> {
 /// whose key is set.
 async fn selector(name: Option<&str>, base_url: Option<&str>, environment: &Environment) -> Result<Selector, Failure> {
     if let Some(name) = name {
+        // `check_name` has already refused a wrong name in a file.
         return parse_name(name, base_url.is_some()).map_err(|error| Failure::usage(format!("--model: {error}")));
     }
     if let Some(url) = base_url {

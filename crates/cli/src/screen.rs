@@ -193,8 +193,8 @@ impl Screen {
         self.device.has_colour(Stream::Err)
     }
 
-    /// Prints a page for users, with a line end. On a terminal, it cuts or wraps lines that are too wide. Empty text
-    /// prints nothing.
+    /// Prints a page for users to stdout, with a line end. On a terminal, it cuts or wraps lines that are too wide.
+    /// Empty text prints nothing.
     ///
     /// # Errors
     /// As [`Self::verbatim`].
@@ -251,7 +251,7 @@ impl Screen {
         self.write_stdout(text).await
     }
 
-    /// Prints data for programs: one JSON document, on one line unless it goes to a terminal.
+    /// Prints data for programs to stdout: one JSON document, on one line unless it goes to a terminal.
     ///
     /// # Errors
     /// As [`Self::page`].
@@ -277,7 +277,7 @@ impl Screen {
         self.write_stdout(escape_invisible(&json) + "\n").await
     }
 
-    /// Prints a message in addition to the data, as one line; not with `--quiet`.
+    /// Prints a message to stderr, in addition to the data, as one line; not with `--quiet`.
     pub(crate) fn note(&self, message: &str) {
         if !self.is_quiet {
             self.message(&text::for_line(message));
@@ -307,7 +307,7 @@ impl Screen {
         }
     }
 
-    /// Prints lines for the user at the terminal; they must be safe to print.
+    /// Prints lines for the user to stderr; they must be safe to print.
     pub(crate) fn message(&self, lines: &str) {
         let layout = Layout { width: self.device.columns(Stream::Err), ..self.layout };
         self.write_stderr(&format!("{}\n", layout.fit(&self.concealed(lines))));

@@ -1,5 +1,6 @@
-//! Runs `toolrack pending`, `toolrack trust` and `toolrack untrust`. An entry of a project waits (is pending) until the
-//! user agrees to run it. `Context` is what a command works with: its configuration, database, screen and servers.
+//! Runs `toolrack pending`, `toolrack trust` and `toolrack untrust`. A server that a project configures (an entry)
+//! waits (is pending) until the user agrees to run it. `Context` is what a command works with: its configuration,
+//! database, screen and servers.
 
 pub(crate) mod args;
 mod changes;
@@ -21,19 +22,19 @@ use crate::{
 use args::{PendingArgs, TrustArgs, TrustVerb, UntrustArgs};
 use render::PendingEntry;
 
-/// `trust --json`.
+/// The output of `trust --json`.
 #[derive(Debug, Serialize)]
 struct TrustDocument<'a> {
     trusted: &'a [PendingEntry<'a>],
 }
 
-/// `trust --refuse --json`.
+/// The output of `trust --refuse --json`.
 #[derive(Debug, Serialize)]
 struct RefuseDocument<'a> {
     refused: &'a [PendingEntry<'a>],
 }
 
-/// `untrust --json`.
+/// The output of `untrust --json`.
 #[derive(Debug, Serialize)]
 struct UntrustDocument {
     untrusted: Vec<String>,
@@ -51,9 +52,8 @@ pub(crate) async fn pending(args: PendingArgs, context: &Context) -> Result<Exit
     } else {
         if waiting_entries.is_empty() {
             context.screen.note("nothing is pending here");
-        }
-        context.screen.page(render::page(&waiting_entries, context.screen.layout())).await?;
-        if !waiting_entries.is_empty() {
+        } else {
+            context.screen.page(render::page(&waiting_entries, context.screen.layout())).await?;
             context.screen.note("`toolrack trust` agrees to run exactly this");
         }
         if !refused.is_empty() {
@@ -68,7 +68,7 @@ pub(crate) async fn pending(args: PendingArgs, context: &Context) -> Result<Exit
 }
 
 pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Failure> {
-    match args.tools {
+    match args.verb {
         Some(TrustVerb::Diff(args)) => return tools::diff(args, context).await,
         Some(TrustVerb::Approve(args)) => return tools::approve(args, context).await,
         None => {}
@@ -91,7 +91,8 @@ pub(crate) async fn trust(args: TrustArgs, context: &Context) -> Result<Exit, Fa
     if waiting_entries.is_empty() {
         context.screen.note("nothing is pending here");
     } else if !args.yes {
-        context.require_user("what a project brings runs only when a user agrees to it")?;
+        context.require_askable_user("what a project brings runs only when a user agrees to it")?;
+        // On stderr, as the question: stdout has only what was trusted.
         context.screen.message(&render::page(&waiting_entries, context.screen.layout()));
         let question = format!("Run {} as shown?", count(waiting_entries.len(), "server"));
         if !context.confirm(&question).await {
@@ -127,6 +128,7 @@ async fn refuse(waiting_entries: &[PendingEntry<'_>], context: &Context) -> Resu
 }
 
 pub(crate) async fn untrust(args: UntrustArgs, context: &Context) -> Result<Exit, Failure> {
+    // `load` would fail for a broken `--mcp-config`, which does not matter here.
     let loaded = context.read().await;
     let mut approvals = context.approvals().await?;
     // An approval belongs to the folder of the entry's file, which may be below the project's root.
@@ -164,6 +166,7 @@ fn pending_entries<'a>(
 ) -> Result<Vec<PendingEntry<'a>>, Failure> {
     for name in server_names {
         if !edits::find_entry(loaded, name)?.is_valid {
+            // It also reports an entry that is broken.
             return Err(reach::no_such_server(name, loaded, Exit::Usage));
         }
     }
@@ -179,8 +182,8 @@ fn pending_entries<'a>(
 /// Returns whether the user refused the entry in its present form.
 fn is_refused(pending_entry: &PendingEntry<'_>, refusals: &[Refusal]) -> bool {
     let entry = pending_entry.entry();
-    let project = entry.project.as_deref();
-    project.is_some_and(|project| refusals.iter().any(|refusal| refusal.covers(project, &entry.name, &entry.agreement)))
+    let (project, present_hash) = (entry.project.as_deref(), &entry.agreement);
+    project.is_some_and(|project| refusals.iter().any(|refusal| refusal.covers(project, &entry.name, present_hash)))
 }
 
 /// Returns the approval of an earlier version of the entry.

@@ -103,7 +103,7 @@ fn find_client_file(client: Client, for_project: bool, context: &Context) -> Res
 /// Shows the change and asks the user to agree to it.
 async fn require_agreement(change: &Change, client: Client, context: &Context) -> Result<(), Failure> {
     context
-        .require_user(&format!("the file of {client} changes only when a user agrees to it"))
+        .require_askable_user(&format!("the file of {client} changes only when a user agrees to it"))
         .map_err(|failure| failure.hint("`--dry-run` shows the change, `--yes` agrees to it"))?;
     context.screen.message(change.diff().trim_end());
     if context.confirm(&format!("{}?", render::question(change))).await {

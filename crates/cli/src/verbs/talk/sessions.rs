@@ -245,7 +245,7 @@ async fn delete(args: DeleteSessionsArgs, context: &Context) -> Result<Exit, Fai
     let shown_sessions: Vec<_> =
         sessions_to_delete.into_iter().map(|session| ShownSession::new(session, &conceal)).collect();
     if !args.yes {
-        context.require_user("deleted conversations cannot be restored")?;
+        context.require_askable_user("deleted conversations cannot be restored")?;
         context.screen.message(&render::rows(&shown_sessions).join("\n"));
         if !context.confirm(&format!("Delete {} for good?", count(shown_sessions.len(), "session"))).await {
             return Err(Failure::new(Exit::Denied, "DENIED", "nothing was deleted"));

@@ -33,7 +33,7 @@ the server first lists it; a tool that changes is in quarantine until you approv
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct TrustArgs {
     #[command(subcommand)]
-    pub(crate) tools: Option<TrustVerb>,
+    pub(crate) verb: Option<TrustVerb>,
 
     /// Only these servers; without any, all that are pending here
     #[arg(value_name = "SERVER")]

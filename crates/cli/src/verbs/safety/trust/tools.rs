@@ -56,7 +56,7 @@ pub(super) async fn approve(args: TrustApproveArgs, context: &Context) -> Result
     if shown_tools.is_empty() {
         context.screen.note("none of these tools is in quarantine here");
     } else if must_ask {
-        context.require_user("a tool that has changed is used again only when a user approves it")?;
+        context.require_askable_user("a tool that has changed is used again only when a user approves it")?;
         context.screen.message(&quarantine::page(&shown_tools, context.screen.layout()));
         let question = format!("Use {} as shown?", count(shown_tools.len(), "tool"));
         if !context.confirm(&question).await {

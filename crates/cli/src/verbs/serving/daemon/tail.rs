@@ -26,8 +26,11 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Follows the file at `path`, from at most `last_bytes` before its end. A file that does not exist yet is followed
-    /// from its beginning.
+    /// Follows the file at `path`, from at most `last_bytes` before its end: the first line may be only the end of one.
+    /// A file that does not exist yet is followed from its beginning.
+    ///
+    /// # Errors
+    /// When the file exists but cannot be opened.
     pub(super) fn open(path: PathBuf, last_bytes: u64) -> io::Result<Self> {
         let mut tail = Self { path, file: None, position: 0, partial_line: Vec::new() };
         tail.open_path()?;
@@ -38,7 +41,7 @@ impl Tail {
     }
 
     /// Returns lines that were written since the last call, without line breaks, or `None` when there is nothing more
-    /// to read for now. One call returns at most a chunk and a line; the list can be empty. Invalid UTF-8 is replaced.
+    /// to read for now. One call reads at most 64 KiB; after an empty list, call again. Invalid UTF-8 is replaced.
     ///
     /// # Errors
     /// When the file cannot be read. The call may be repeated.
@@ -52,7 +55,7 @@ impl Tail {
             return Ok(self.file.is_some().then_some(lines));
         };
         let opened_metadata = file.metadata()?;
-        // The file was truncated.
+        // The file was truncated. If it has grown beyond the position again, this goes unnoticed.
         if opened_metadata.len() < self.position {
             self.position = 0;
             self.flush_partial_line(&mut lines);
