@@ -118,9 +118,12 @@ impl Loopback {
         })?;
         // With DNS rebinding, a foreign page reaches this port under its own name, which `Host` shows.
         let names_this_port = host == format!("127.0.0.1:{}", self.port);
-        let url = Url::parse(&format!("http://127.0.0.1:{}", self.port)).ok()?.join(target).ok()?;
+        let own_url = Url::parse(&format!("http://127.0.0.1:{}", self.port)).ok()?;
+        let url = own_url.join(target).ok()?;
         let received_state = url.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value);
-        let is_redirect = method == "GET" && names_this_port && target.starts_with('/') && url.path() == PATH;
+        // A browser sends only path and query. `//HOST/callback` would be a URL of another host.
+        let is_own_path = target.starts_with('/') && url.origin() == own_url.origin() && url.path() == PATH;
+        let is_redirect = method == "GET" && names_this_port && is_own_path;
         (is_redirect && received_state.as_deref() == state).then_some(url)
     }
 }

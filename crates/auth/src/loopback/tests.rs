@@ -90,6 +90,8 @@ async fn of_all_that_a_request_can_be_only_the_answer_of_the_sign_in_is_taken() 
         "GET /x/callback?code=c&state=right HTTP/1.1",
         "GET callback?code=c&state=right HTTP/1.1",
         "GET http://127.0.0.1/callback?code=c&state=right HTTP/1.1",
+        "GET //evil.example/callback?code=c&state=right HTTP/1.1",
+        "GET /\\evil.example/callback?code=c&state=right HTTP/1.1",
         "GET /callback?code=c&state=RIGHT HTTP/1.1",
         "GET /callback?code=c&state=right%20 HTTP/1.1",
         "GET /callback?code=c&state=wrong&state=right HTTP/1.1",
