@@ -45,10 +45,7 @@ impl BodyWriter {
     /// Writes a member.
     pub(super) fn write_member(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
         self.write_name(name);
-        // Cannot fail: serialization fails only for maps whose keys are not strings, and nothing here has those.
-        if serde_json::to_writer(&mut self.0, value).is_err() {
-            self.0.extend_from_slice(b"null");
-        }
+        self.write_value(value);
     }
 
     /// Writes a member whose value is pieces of finished JSON.
@@ -63,9 +60,16 @@ impl BodyWriter {
         if self.0.len() > 1 {
             self.0.push(b',');
         }
-        self.0.push(b'"');
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.extend_from_slice(b"\":");
+        // Escapes the name, because `extra_body` can have any.
+        self.write_value(name);
+        self.0.push(b':');
+    }
+
+    fn write_value(&mut self, value: &(impl Serialize + ?Sized)) {
+        // Cannot fail: serialization fails only for maps whose keys are not strings, and nothing here has those.
+        if serde_json::to_writer(&mut self.0, value).is_err() {
+            self.0.extend_from_slice(b"null");
+        }
     }
 
     pub(super) fn finish(mut self) -> Bytes {

@@ -57,6 +57,13 @@ fn the_request_overrides_the_settings_and_the_settings_override_the_wire() {
 }
 
 #[test]
+fn a_member_with_any_name_is_one_member() {
+    let name = r#"a":1,"b\c"#;
+    let body = body_of(json!({}), json!({ name: 2 }), json!({}));
+    assert_eq!(body, json!({ name: 2, "messages": ["ours"], "tools": [1] }));
+}
+
+#[test]
 fn the_conversation_the_tools_and_the_stream_cannot_be_set_from_outside() {
     // The names that the four wires have for them.
     let names = "messages input contents tools stream system systemInstruction instructions";
