@@ -66,6 +66,7 @@ impl Loopback {
             tokio::select! {
                 connection = self.listener.accept(), if requests.len() < MAX_CONNECTIONS => match connection {
                     Ok((stream, _)) => requests.push(timeout(REQUEST_TIMEOUT, self.answer_request(stream, state))),
+                    // Rare, such as without a free descriptor: the user can sign in again.
                     Err(error) => return Err(BrowserError::Port { port: self.port, why: error.to_string() }),
                 },
                 // Any other request, even one that failed or timed out, does not end the wait.
