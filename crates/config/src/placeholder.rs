@@ -27,7 +27,7 @@ pub(crate) enum Piece<'a> {
     Variable { name: &'a str, default: Option<&'a str> },
     /// A stored secret.
     Secret(&'a str),
-    /// A value that a user gives for their own servers.
+    /// A value that each user gives for themselves.
     UserValue(&'a str),
     /// A value that VS Code asks the user for.
     Input(&'a str),
@@ -59,7 +59,7 @@ pub(crate) enum TemplateError {
 }
 
 impl TemplateError {
-    /// Returns the next step.
+    /// Returns what the user can do about the error.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Unterminated => "write `$$` for a plain dollar sign".to_owned(),
@@ -133,6 +133,7 @@ fn piece(text: &str, bare_name: BareName) -> Result<(Piece<'_>, usize), Template
         return Ok((piece, length));
     }
     if bare_name == BareName::Placeholder {
+        // PowerShell writes `$env:NAME`.
         let prefix_length = if after_dollar.starts_with("env:") { "env:".len() } else { 0 };
         let name = &after_dollar[prefix_length..][..name_length(&after_dollar[prefix_length..])];
         if !name.is_empty() {
@@ -149,6 +150,7 @@ pub(crate) fn closing_brace(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     for (index, byte) in bytes.iter().enumerate() {
         match byte {
+            // As in shells, a `{` without `$` opens nothing: `${A:-{}}` ends at its first `}`.
             b'{' if index > 0 && bytes[index - 1] == b'$' => depth += 1,
             b'}' if depth == 1 => return Some(index),
             b'}' => depth -= 1,
@@ -177,7 +179,7 @@ fn braced_placeholder(inner: &str) -> Option<Piece<'_>> {
     is_variable_name(name).then_some(Piece::Variable { name, default })
 }
 
-/// Returns the variable that opencode would look up in `text`: `NAME` of the first `{env:NAME}` that no `$` precedes.
+/// Returns the variable that opencode, another MCP client, would look up in `text`: `NAME` of the first `{env:NAME}` that no `$` precedes.
 pub(crate) fn opencode_variable(text: &str) -> Option<&str> {
     text.match_indices("{env:").find_map(|(start, prefix)| {
         let (name, _) = text[start + prefix.len()..].split_once('}')?;
@@ -185,7 +187,7 @@ pub(crate) fn opencode_variable(text: &str) -> Option<&str> {
     })
 }
 
-/// Checks that `text` is well-formed, without looking anything up.
+/// Checks that `text` is well-formed, has no `${input:…}`, and nests no default too deep. Looks nothing up.
 pub(crate) fn check(text: &str) -> Result<(), TemplateError> {
     // A bare `$NAME` is well-formed in every field, so the choice of `BareName` makes no difference here.
     check_nested(text, 0)
@@ -248,7 +250,7 @@ pub(crate) enum Reference<'a> {
     Variable(&'a str),
     /// A stored secret.
     Secret(&'a str),
-    /// A value that a user gives for their own servers.
+    /// A value that each user gives for themselves.
     UserValue(&'a str),
 }
 
