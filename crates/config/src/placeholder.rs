@@ -9,6 +9,9 @@ const MAX_DEPTH: usize = 8;
 /// The maximum size of a text with its values filled in: 1 MiB. Systems accept less as one argument.
 const MAX_BYTES: usize = 1024 * 1024;
 
+/// What [`is_stored_name`] requires, for messages.
+const NAME_RULE: &str = "has 1 to 64 letters, digits and `_.-`, and does not begin with `.` or `-`";
+
 /// Whether `$NAME` without braces is a placeholder, which depends on the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BareName {
@@ -54,7 +57,7 @@ pub(crate) enum TemplateError {
     Input(String),
     #[error("defaults of placeholders are nested too deep")]
     TooDeep,
-    #[error("with its values filled in, it is longer than 1 MiB")]
+    #[error("the text is longer than 1 MiB with its values filled in")]
     TooLong,
 }
 
@@ -68,17 +71,16 @@ impl TemplateError {
             }
             Self::NotUnicode(_) => "set it to UTF-8 text".to_owned(),
             Self::MissingSecret(name) if is_stored_name(name) => format!("set it: `toolrack secret set {name}`"),
-            Self::MissingSecret(_) => {
-                "the name of a secret has letters, digits and `_.-`, at most 64 of them".to_owned()
-            }
+            Self::MissingSecret(_) => format!("the name of a secret {NAME_RULE}"),
             Self::UnreadableSecret { name, .. } => format!("`toolrack secret set {name}` sets it again"),
             Self::MissingUserValue(name) if is_stored_name(name) => {
                 format!("`toolrack secret set {name}`; a member of a team gives it on the dashboard")
             }
-            Self::MissingUserValue(_) => "the name has letters, digits and `_.-`, at most 64 of them".to_owned(),
+            Self::MissingUserValue(_) => format!("the name {NAME_RULE}"),
             Self::UnreadableUserValue { name, .. } => format!("give `{name}` anew"),
             Self::Input(_) => "use an environment variable: `${NAME}`".to_owned(),
-            Self::TooDeep | Self::TooLong => "write the value out".to_owned(),
+            Self::TooDeep => "write the value out".to_owned(),
+            Self::TooLong => "shorten the values".to_owned(),
         }
     }
 }
@@ -450,14 +452,15 @@ mod tests {
             (TemplateError::UnsetVariable(name()), "`${X:-default}`"),
             (TemplateError::NotUnicode(name()), "UTF-8"),
             (TemplateError::MissingSecret(name()), "`toolrack secret set X`"),
-            (TemplateError::MissingSecret("a b".into()), "the name of a secret has letters"),
+            (TemplateError::MissingSecret("a b".into()), "the name of a secret has 1 to 64 letters"),
+            (TemplateError::MissingSecret(".a".into()), "does not begin with `.`"),
             (TemplateError::UnreadableSecret { name: name(), why: "locked".into() }, "`toolrack secret set X`"),
             (TemplateError::MissingUserValue(name()), "`toolrack secret set X`"),
-            (TemplateError::MissingUserValue("a b".into()), "the name has letters"),
+            (TemplateError::MissingUserValue("a b".into()), "the name has 1 to 64 letters"),
             (TemplateError::UnreadableUserValue { name: name(), why: "locked".into() }, "give `X` anew"),
             (TemplateError::Input(name()), "`${NAME}`"),
             (TemplateError::TooDeep, "write the value out"),
-            (TemplateError::TooLong, "write the value out"),
+            (TemplateError::TooLong, "shorten the values"),
         ] {
             assert!(error.hint().contains(step), "{error}: {}", error.hint());
         }
