@@ -12,7 +12,7 @@ use toolrack_host::{
     },
 };
 
-use super::words::{MODERN_VERSION, VERSIONS};
+use super::protocol_names::{MODERN_VERSION, VERSIONS};
 use crate::places::Full;
 
 /// The maximum length of untrusted text in an error message.
