@@ -181,7 +181,8 @@ fn braced_placeholder(inner: &str) -> Option<Piece<'_>> {
     is_variable_name(name).then_some(Piece::Variable { name, default })
 }
 
-/// Returns the variable that opencode, another MCP client, would look up in `text`: `NAME` of the first `{env:NAME}` that no `$` precedes.
+/// Returns the variable that opencode, another MCP client, would look up in `text`: `NAME` of the first `{env:NAME}`
+/// that no `$` precedes.
 pub(crate) fn opencode_variable(text: &str) -> Option<&str> {
     text.match_indices("{env:").find_map(|(start, prefix)| {
         let (name, _) = text[start + prefix.len()..].split_once('}')?;

@@ -33,8 +33,8 @@ const ENCODED_IN_SCRIPTS: &AsciiSet =
     &ENCODED_IN_QUERIES.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
 
 /// Returns the forms of `secret`: unchanged, in JSON, and in a text whose escapes (such as `\n`) are decoded. For a
-/// secret of [`MIN_ENCODED`] to [`MAX_ENCODED`] bytes also: in base64 at any offset, percent-encoded, in hex, and with every character as `%XX` or
-/// `\uXXXX`.
+/// secret of [`MIN_ENCODED`] to [`MAX_ENCODED`] bytes also: in base64 at any offset, percent-encoded, in hex, and with
+/// every character as `%XX` or `\uXXXX`.
 pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([secret.to_owned()]);
     // These characters are unchanged in JSON and in URLs.

@@ -103,7 +103,7 @@ pub(super) struct ImportedServers {
 #[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = ServersToImport,
     responses((status = 200, body = ImportedServers),
         (status = 404, body = ApiError, description = "An offer was removed or changed"),
-        (status = 409, body = ApiError, description = "The name exists, a secret was not stored, or the file cannot be edited"),
+        (status = 409, body = ApiError, description = "A name exists, or the file or a secret cannot be changed"),
         (status = 422, body = ApiError, description = "An entry is invalid"),
         (status = 507, body = ApiError, description = "The file or the database cannot be written")))]
 pub(super) async fn take(

@@ -53,8 +53,8 @@ pub enum BadRule {
 ///
 /// The argument is given by its name, or, if it begins with `/`, by a JSON pointer (RFC 6901). The whole text must
 /// match, line breaks included; `true` and `false` are matched as JSON writes them. An absent argument, or `null`, does
-/// not match. The condition sees the arguments as they are sent: their JSON is parsed, so escapes are decoded. Of several
-/// values with the same name, only the last one is sent.
+/// not match. The condition sees the arguments as they are sent: their JSON is parsed, so escapes are decoded. Of
+/// several values with the same name, only the last one is sent.
 ///
 /// A number is matched as a plain decimal, without an exponent and without redundant zeros (`100`, `-0.5`). A glob that
 /// is itself a number matches that number alone: `1.0` matches `1` and `1e0`.
@@ -104,7 +104,8 @@ impl ArgumentRule {
     /// expression has at most 512 bytes, and 256 KiB when compiled.
     ///
     /// # Errors
-    /// [`BadRule::Regex`] if the expression is invalid or too large, [`BadRule::NoArgument`] if `argument_path` is empty.
+    /// [`BadRule::Regex`] if the expression is invalid or too large, [`BadRule::NoArgument`] if `argument_path` is
+    /// empty.
     pub fn regex(argument_path: &str, regex: &str) -> Result<Self, BadRule> {
         let bad_regex = |problem: String| BadRule::Regex { problem };
         if regex.len() > MAX_REGEX_BYTES {
