@@ -9,6 +9,9 @@ const MAX_DEPTH: usize = 8;
 /// The maximum size of a text with its values filled in: 1 MiB. Systems accept less as one argument.
 const MAX_BYTES: usize = 1024 * 1024;
 
+/// What [`is_stored_name`] requires, for messages.
+const NAME_RULE: &str = "has 1 to 64 letters, digits and `_.-`, and does not begin with `.` or `-`";
+
 /// Whether `$NAME` without braces is a placeholder, which depends on the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BareName {
@@ -27,7 +30,7 @@ pub(crate) enum Piece<'a> {
     Variable { name: &'a str, default: Option<&'a str> },
     /// A stored secret.
     Secret(&'a str),
-    /// A value that a user gives for their own servers.
+    /// A value that each user gives for themselves.
     UserValue(&'a str),
     /// A value that VS Code asks the user for.
     Input(&'a str),
@@ -54,12 +57,12 @@ pub(crate) enum TemplateError {
     Input(String),
     #[error("defaults of placeholders are nested too deep")]
     TooDeep,
-    #[error("with its values filled in, it is longer than 1 MiB")]
+    #[error("the text is longer than 1 MiB with its values filled in")]
     TooLong,
 }
 
 impl TemplateError {
-    /// Returns the next step.
+    /// Returns what the user can do about the error.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Unterminated => "write `$$` for a plain dollar sign".to_owned(),
@@ -68,17 +71,16 @@ impl TemplateError {
             }
             Self::NotUnicode(_) => "set it to UTF-8 text".to_owned(),
             Self::MissingSecret(name) if is_stored_name(name) => format!("set it: `toolrack secret set {name}`"),
-            Self::MissingSecret(_) => {
-                "the name of a secret has letters, digits and `_.-`, at most 64 of them".to_owned()
-            }
+            Self::MissingSecret(_) => format!("the name of a secret {NAME_RULE}"),
             Self::UnreadableSecret { name, .. } => format!("`toolrack secret set {name}` sets it again"),
             Self::MissingUserValue(name) if is_stored_name(name) => {
                 format!("`toolrack secret set {name}`; a member of a team gives it on the dashboard")
             }
-            Self::MissingUserValue(_) => "the name has letters, digits and `_.-`, at most 64 of them".to_owned(),
+            Self::MissingUserValue(_) => format!("the name {NAME_RULE}"),
             Self::UnreadableUserValue { name, .. } => format!("give `{name}` anew"),
             Self::Input(_) => "use an environment variable: `${NAME}`".to_owned(),
-            Self::TooDeep | Self::TooLong => "write the value out".to_owned(),
+            Self::TooDeep => "write the value out".to_owned(),
+            Self::TooLong => "shorten the values".to_owned(),
         }
     }
 }
@@ -133,6 +135,7 @@ fn piece(text: &str, bare_name: BareName) -> Result<(Piece<'_>, usize), Template
         return Ok((piece, length));
     }
     if bare_name == BareName::Placeholder {
+        // PowerShell writes `$env:NAME`.
         let prefix_length = if after_dollar.starts_with("env:") { "env:".len() } else { 0 };
         let name = &after_dollar[prefix_length..][..name_length(&after_dollar[prefix_length..])];
         if !name.is_empty() {
@@ -149,6 +152,7 @@ pub(crate) fn closing_brace(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     for (index, byte) in bytes.iter().enumerate() {
         match byte {
+            // As in shells, a `{` without `$` opens nothing: `${A:-{}}` ends at its first `}`.
             b'{' if index > 0 && bytes[index - 1] == b'$' => depth += 1,
             b'}' if depth == 1 => return Some(index),
             b'}' => depth -= 1,
@@ -177,7 +181,8 @@ fn braced_placeholder(inner: &str) -> Option<Piece<'_>> {
     is_variable_name(name).then_some(Piece::Variable { name, default })
 }
 
-/// Returns the variable that opencode would look up in `text`: `NAME` of the first `{env:NAME}` that no `$` precedes.
+/// Returns the variable that opencode, another MCP client, would look up in `text`: `NAME` of the first `{env:NAME}`
+/// that no `$` precedes.
 pub(crate) fn opencode_variable(text: &str) -> Option<&str> {
     text.match_indices("{env:").find_map(|(start, prefix)| {
         let (name, _) = text[start + prefix.len()..].split_once('}')?;
@@ -185,7 +190,7 @@ pub(crate) fn opencode_variable(text: &str) -> Option<&str> {
     })
 }
 
-/// Checks that `text` is well-formed, without looking anything up.
+/// Checks that `text` is well-formed, has no `${input:…}`, and nests no default too deep. Looks nothing up.
 pub(crate) fn check(text: &str) -> Result<(), TemplateError> {
     // A bare `$NAME` is well-formed in every field, so the choice of `BareName` makes no difference here.
     check_nested(text, 0)
@@ -248,7 +253,7 @@ pub(crate) enum Reference<'a> {
     Variable(&'a str),
     /// A stored secret.
     Secret(&'a str),
-    /// A value that a user gives for their own servers.
+    /// A value that each user gives for themselves.
     UserValue(&'a str),
 }
 
@@ -448,14 +453,15 @@ mod tests {
             (TemplateError::UnsetVariable(name()), "`${X:-default}`"),
             (TemplateError::NotUnicode(name()), "UTF-8"),
             (TemplateError::MissingSecret(name()), "`toolrack secret set X`"),
-            (TemplateError::MissingSecret("a b".into()), "the name of a secret has letters"),
+            (TemplateError::MissingSecret("a b".into()), "the name of a secret has 1 to 64 letters"),
+            (TemplateError::MissingSecret(".a".into()), "does not begin with `.`"),
             (TemplateError::UnreadableSecret { name: name(), why: "locked".into() }, "`toolrack secret set X`"),
             (TemplateError::MissingUserValue(name()), "`toolrack secret set X`"),
-            (TemplateError::MissingUserValue("a b".into()), "the name has letters"),
+            (TemplateError::MissingUserValue("a b".into()), "the name has 1 to 64 letters"),
             (TemplateError::UnreadableUserValue { name: name(), why: "locked".into() }, "give `X` anew"),
             (TemplateError::Input(name()), "`${NAME}`"),
             (TemplateError::TooDeep, "write the value out"),
-            (TemplateError::TooLong, "write the value out"),
+            (TemplateError::TooLong, "shorten the values"),
         ] {
             assert!(error.hint().contains(step), "{error}: {}", error.hint());
         }

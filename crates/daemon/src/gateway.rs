@@ -6,13 +6,19 @@
 //! `pending` future that runs the call at the host. An `exchange` drives that future, and sends its progress and
 //! questions to the client.
 //!
-//! A call is a future that only its `exchange` drives. Dropping it, because the client went away, cancelled it, or did
-//! not come back with an answer, cancels it at the server. Nothing here sends a call twice: a client of 2026-07-28
-//! that repeats its request with answers gets the call that waits for them (`parked`).
+//! A call is a future that only its `exchange` drives. When the future is dropped, the call is cancelled at the server.
+//! That happens when the client goes away, cancels the call, or does not come back with an answer. Nothing here sends a
+//! call twice. A client of 2026-07-28 answers a question by repeating its request with the answer; the repeated request
+//! then continues the call that waits for it (`parked`).
 //!
-//! Further modules: `incoming` takes notifications, answers of the client, and batches; `memory` keeps sessions and parked calls, and `background` ends the idle ones; `news` and
-//! `subscriptions` send changes to clients. `relay`, `approval` and `value_requests` ask the user behind a client.
-//! `tools` and `cursor` make lists, and `refusal` makes errors. `tool_call` runs a call of a tool at the host.
+//! Further modules:
+//!
+//! - `incoming` takes notifications, answers of the client, and batches.
+//! - `memory` keeps the `session`s and the parked calls, and `background` ends the idle ones.
+//! - `news` and `subscriptions` send changes to clients.
+//! - `any_client` is the asker of the host; `relay`, `approval` and `value_requests` ask the user behind a client.
+//! - `tools` and `cursor` make lists, and `tool_call` runs a call of a tool at the host.
+//! - `refusal` makes errors, `options` has the settings, and `protocol_names` the versions and names of MCP.
 
 mod any_client;
 mod approval;
@@ -29,6 +35,7 @@ mod news;
 mod options;
 mod parked;
 mod pending;
+mod protocol_names;
 mod refusal;
 mod relay;
 mod session;
@@ -38,7 +45,6 @@ mod tool_call;
 mod tools;
 mod value_requests;
 mod view;
-mod words;
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
@@ -61,8 +67,8 @@ use self::{
     directory::{Directory, ItemIndex},
     memory::Memory,
     news::NewsSender,
+    protocol_names::META_SERVER,
     view::Views,
-    words::META_SERVER,
 };
 use crate::places::Places;
 
@@ -78,7 +84,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// All servers of a [`Host`] as one MCP server.
 ///
 /// Cheap to clone. Create it inside a tokio runtime. It does not own the host: end the gateway first, then the host.
-/// Build the host with [`AnyClient`] as its asker, so that servers of the legacy era know that they may send questions.
+/// Build the host with [`AnyClient`] as its asker, the part that puts questions to users. Without an asker, the host
+/// tells servers of the legacy era at their handshake that it answers no questions, and they send none.
 ///
 /// It serves MCP 2026-07-28 without state, and 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05 with sessions,
 /// independently of the eras of the servers behind it. Tools have the names of the host's catalog, prompts are named
@@ -95,7 +102,7 @@ struct Inner {
     directory: Directory,
     memory: Memory,
     news: NewsSender,
-    /// Limits the requests under way, of all clients and of one member.
+    /// Limits the requests under way, of all clients and of one member (a user of a team).
     call_places: Places,
     /// Limits the streams that stay open for notifications, of all clients and of one member.
     stream_places: Places,
@@ -118,6 +125,7 @@ impl Inner {
 
     /// Waits for the server that may have the tool `name`, at most until the gateway is 5 seconds old.
     async fn wait_for_tool(&self, name: &str) {
+        // Later, the tools of servers that start again are still in the catalog.
         if self.created_at.elapsed() < FIRST_LIST_TIMEOUT {
             // At the time limit, the request is answered with the tools that there are.
             let _ = timeout_at(self.created_at + FIRST_LIST_TIMEOUT, self.host.wait_for_tool(name)).await;
@@ -171,8 +179,11 @@ impl Gateway {
     /// Returns a router that serves Streamable HTTP of both eras at `/`: nest it at `/mcp`.
     ///
     /// The query selects what a client sees: `?tools=github/*,read_*` (only these tools), `?servers=github,fs` (only
-    /// these servers), `?profile=NAME` (one of [`GatewayOptions::profiles`]); a tool must match all that are given. The
-    /// router checks `Origin` and `Host`; authentication is for a layer in front.
+    /// these servers), `?profile=NAME` (one of [`GatewayOptions::profiles`]; the status for an unknown one is 404). A
+    /// tool must match all that are given.
+    ///
+    /// A header `Host` or `Origin` may name only a loopback address or one of [`GatewayOptions::hosts`]; the status for
+    /// others is 403. Authentication is for a layer in front.
     pub fn router(&self) -> axum::Router {
         Self::shared_router().layer(axum::Extension(self.clone()))
     }
@@ -183,7 +194,8 @@ impl Gateway {
     }
 
     /// Serves one client over newline-delimited JSON, until it closes `reader` or the gateway is shut down. Calls that
-    /// are under way then have half a second to end before they are cancelled.
+    /// are under way then have half a second to end before they are cancelled. Dropping the future cancels them at
+    /// once, and may cut the message that is being written.
     ///
     /// # Errors
     /// [`StdioError`] when reading or writing fails, or a message is larger than [`Bounds::body_bytes`].

@@ -386,7 +386,7 @@ fn too_many(message: &str) -> ApiError {
 }
 
 fn too_many_connections(full: Full) -> ApiError {
-    let message = format!("too many connections {}", full.whose_use());
+    let message = format!("too many connections {}", full.of_whom());
     ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_CONNECTIONS", message)
         .hint("end streams and connections that are not needed (`member_connections` in `[serve]`)")
         .retry_after(BUSY_RETRY_AFTER)

@@ -19,11 +19,11 @@ pub(crate) const DEFAULT_PARTS: usize = 8;
 
 /// The places of one table. Clones share the places.
 #[derive(Clone, Debug)]
-pub(crate) struct Places(Arc<Table>);
+pub(crate) struct Places(Arc<Inner>);
 
 #[derive(Debug)]
-struct Table {
-    places: usize,
+struct Inner {
+    max: usize,
     max_per_member: usize,
     taken: Mutex<PlaceCounts>,
 }
@@ -49,6 +49,7 @@ impl Eq for Owner {}
 
 impl Hash for Owner {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        // What `is_same` compares.
         (self.0.tenant(), self.0.issuer(), self.0.subject()).hash(state);
     }
 }
@@ -56,7 +57,7 @@ impl Hash for Owner {
 /// A place in the table. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Place {
-    table: Arc<Table>,
+    places: Arc<Inner>,
     owner: Owner,
 }
 
@@ -70,8 +71,8 @@ pub(crate) enum Full {
 }
 
 impl Full {
-    /// The end of a message about too many things, as in "too many calls of this member": whose things they are.
-    pub(crate) fn whose_use(self) -> &'static str {
+    /// Returns "of this member" or "of all clients": the end of a message such as "too many calls".
+    pub(crate) fn of_whom(self) -> &'static str {
         match self {
             Self::MemberShare => "of this member",
             Self::AllPlaces => "of all clients",
@@ -82,7 +83,7 @@ impl Full {
 impl Places {
     /// Creates a table of `places` places; a member of a team takes at most `max_per_member` of them.
     pub(crate) fn new(places: usize, max_per_member: usize) -> Self {
-        Self(Arc::new(Table { places, max_per_member, taken: Mutex::default() }))
+        Self(Arc::new(Inner { max: places, max_per_member, taken: Mutex::default() }))
     }
 
     /// Takes a place for `principal`. Dropping the place frees it.
@@ -96,12 +97,12 @@ impl Places {
         if !principal.is_local() && count >= self.0.max_per_member {
             return Err(Full::MemberShare);
         }
-        if taken.total >= self.0.places {
+        if taken.total >= self.0.max {
             return Err(Full::AllPlaces);
         }
         taken.total += 1;
         taken.by_owner.insert(owner.clone(), count + 1);
-        Ok(Place { table: Arc::clone(&self.0), owner })
+        Ok(Place { places: Arc::clone(&self.0), owner })
     }
 
     /// Returns the principal that has taken the most places; `None` if no place is taken.
@@ -120,12 +121,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.table.taken.lock();
-        taken.total = taken.total.saturating_sub(1);
-        if let Entry::Occupied(mut places) = taken.by_owner.entry(self.owner.clone()) {
-            *places.get_mut() -= 1;
-            if *places.get() == 0 {
-                places.remove();
+        let mut taken = self.places.taken.lock();
+        taken.total -= 1;
+        if let Entry::Occupied(mut count) = taken.by_owner.entry(self.owner.clone()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
             }
         }
     }

@@ -154,7 +154,8 @@ pub(crate) type FindAgentWorlds = Box<dyn Fn() -> Vec<(String, Arc<World>)> + Se
 /// The state that everything in the daemon reads. Only one task, the [`keeper`], changes it; readers never wait.
 pub(crate) struct World {
     pub(crate) host: Host,
-    pub(crate) request: Request,
+    /// The request to load the configuration.
+    pub(crate) load_request: Request,
     pub(crate) environment: Environment,
     pub(crate) store: Option<Store>,
     pub(crate) secrets: Arc<Interpolate>,
@@ -269,7 +270,7 @@ impl World {
         };
         let world = Arc::new(Self {
             host,
-            request,
+            load_request: request,
             environment,
             store,
             secrets,
@@ -304,7 +305,7 @@ impl World {
         });
         tasks.spawn(tally::listen(Arc::clone(&world), events));
         // Agents and members share the store of the machine or of their tenant.
-        if base.is_none() && world.request.agent.is_none() {
+        if base.is_none() && world.load_request.agent.is_none() {
             tasks.spawn(retention::run(Arc::clone(&world)));
         }
         let keeper = Keeper::new(Arc::clone(&world), base, &watcher, inbox, before_applying);

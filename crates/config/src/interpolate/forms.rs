@@ -1,5 +1,5 @@
-//! Lists the forms of a secret in the output of other programs: unchanged, and in the encodings that programs use by
-//! default.
+//! Lists the forms that a secret may have in the output of other programs: unchanged, and in the encodings that programs
+//! use by default.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ pub(super) const MIN_SECRET: usize = 6;
 /// and in JSON, because its encoded form would be found by chance.
 pub(super) const MIN_ENCODED: usize = 8;
 
-/// The maximum number of bytes of a secret to search for in encoded form. A longer one is a document, which programs
-/// encode in lines.
+/// The maximum number of bytes of a secret to search for in encoded form. A longer one is a document: programs break its
+/// encoding into lines, so no form on one line would be found.
 const MAX_ENCODED: usize = 8 * 1024;
 
 /// The characters that are encoded in a query: all but the unreserved ones (RFC 3986, 2.3).
@@ -32,19 +32,19 @@ const ENCODED_IN_PATHS: &AsciiSet = &ENCODED_IN_QUERIES.remove(b'/');
 const ENCODED_IN_SCRIPTS: &AsciiSet =
     &ENCODED_IN_QUERIES.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
 
-/// Returns the forms of `secret`: unchanged, in JSON, and with its escapes decoded. For a secret of [`MIN_ENCODED`] to
-/// [`MAX_ENCODED`] bytes also: in base64 at any offset, percent-encoded, in hex, and with every character as `%XX` or
-/// `\uXXXX`.
+/// Returns the forms of `secret`: unchanged, in JSON, and in a text whose escapes (such as `\n`) are decoded. For a
+/// secret of [`MIN_ENCODED`] to [`MAX_ENCODED`] bytes also: in base64 at any offset, percent-encoded, in hex, and with
+/// every character as `%XX` or `\uXXXX`.
 pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([secret.to_owned()]);
     // These characters are unchanged in JSON and in URLs.
     let is_plain = secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
-    for style in STYLES.iter().filter(|_| !is_plain) {
-        let json_text = style.write(secret);
-        // JSON inside a JSON string, by the same writer or a plain one.
-        forms.extend([style.write(&json_text), PLAIN.write(&json_text), json_text]);
-    }
     if !is_plain {
+        for style in STYLES {
+            let json_text = style.write(secret);
+            // JSON inside a JSON string, by the same writer or a plain one.
+            forms.extend([style.write(&json_text), PLAIN.write(&json_text), json_text]);
+        }
         add_unescaped(secret, &mut forms);
     }
     if (MIN_ENCODED..=MAX_ENCODED).contains(&secret.len()) {
@@ -57,8 +57,8 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     forms
 }
 
-/// Adds the forms in which the escapes of `secret` are decoded. Also decodes `secret` after a backslash, which changes
-/// the meaning of its first character: `\n` is a line break.
+/// Adds the forms of `secret` in a text whose escapes are decoded. There are two, because the text before `secret` may
+/// end in a backslash, which makes an escape of its first character: `\n` becomes a line break.
 fn add_unescaped(secret: &str, forms: &mut BTreeSet<String>) {
     for text in [secret, &format!("\\{secret}")] {
         let may_continue = false; // A secret is a complete text.
@@ -87,7 +87,7 @@ const PLAIN: Style = Style { unicode_escaped: "", is_ascii_only: false, escapes_
 /// The default styles of other languages.
 const STYLES: &[Style] = &[
     PLAIN,
-    // Go, Ruby on Rails, and Gson.
+    // Go and Ruby on Rails, then Gson.
     Style { unicode_escaped: "<>&\u{2028}\u{2029}", ..PLAIN },
     Style { unicode_escaped: "<>&='\u{2028}\u{2029}", ..PLAIN },
     // Python, and PHP without escaped slashes.
@@ -107,7 +107,7 @@ impl Style {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
             if self.unicode_escaped.contains(c) || (self.is_ascii_only && (!c.is_ascii() || c == '\u{7f}')) {
-                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&self.digits(*unit)));
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&self.unicode_escape(*unit)));
                 continue;
             }
             match c {
@@ -118,7 +118,7 @@ impl Style {
                 '\t' => out.push_str("\\t"),
                 '\u{8}' => out.push_str("\\b"),
                 '\u{c}' => out.push_str("\\f"),
-                '\0'..' ' => out.push_str(&self.digits(c as u16)),
+                '\0'..' ' => out.push_str(&self.unicode_escape(c as u16)),
                 c => out.push(c),
             }
         }
@@ -126,15 +126,15 @@ impl Style {
     }
 
     /// Returns `\u` and the digits of a unit of UTF-16.
-    fn digits(self, unit: u16) -> String {
+    fn unicode_escape(self, unit: u16) -> String {
         if self.has_upper_digits { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") }
     }
 }
 
 /// Adds the base64 forms: the complete encoding, with and without padding, and the forms of `secret` within a longer
 /// text. Base64 makes four characters of three bytes, so there are three forms within a longer text, depending on the
-/// offset of `secret`. These forms leave out the characters at both ends that also contain bits of the neighbours (with
-/// at most four bits of `secret`).
+/// offset of `secret`. These forms leave out the characters at both ends that also contain bits of the neighbours: each
+/// has at most four bits of `secret`.
 fn add_base64(secret: &[u8], forms: &mut BTreeSet<String>) {
     for (padded, unpadded) in [(STANDARD, STANDARD_NO_PAD), (URL_SAFE, URL_SAFE_NO_PAD)] {
         forms.insert(padded.encode(secret));

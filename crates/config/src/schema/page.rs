@@ -18,14 +18,17 @@ const ENTRIES: &str = "## Entries
 An entry is a member of `mcpServers` in `.mcp.json` or `mcp.json`, or one of `[[defaults.mcp]]` or `[[agents.mcp]]` in
 `toolrack.toml`. A field that is `null` counts as absent. Every field can also be written in camelCase and in kebab-case.
 
-- A *time* is a number of seconds, or text with a unit: `\"500ms\"`, `\"30s\"`, `\"2m\"`, `\"1h\"`; up to 24 h. Its name can end in a unit
-  too: `list_timeout_ms`.
+- A *time* is a number of seconds, or text with a unit: `\"500ms\"`, `\"30s\"`, `\"2m\"`, `\"1h\"`; up to 24 h. If the name
+  of the field ends in a unit (`list_timeout_ms`), a number has that unit.
 - A *size* is a number of bytes, or text with a unit: `\"512MiB\"`; `KiB`, `MiB` or `GiB`.
 - *Filled*: `${VAR}`, `${VAR:-default}`, `${secret:NAME}` and `${user:NAME}` are filled in when the server is connected.
-- *Identity*: with another value it counts as another server, about which Toolrack remembers nothing.
-- *Hidden*: possible secrets in it, or all of it except placeholders, are hidden wherever the entry is shown.
+- *Identity*: with another value of this field, the entry counts as another server: what Toolrack remembers of the old one, such as
+  your permanent answers, does not hold for it.
+- *Hidden*: wherever the field is shown, a value that is a secret as a whole is hidden, except for placeholders in it. In commands,
+  arguments, addresses and objects, only what may be a secret is hidden.
 
-When a project brings an entry, you agree to all of it except `enabled`.
+Before Toolrack runs an entry that a project brings, it asks whether you agree. It asks again when anything in the entry except
+`enabled` has changed.
 
 ";
 
@@ -45,9 +48,10 @@ pub fn reference() -> String {
         ("For child processes (`stdio`)", FieldScope::Stdio),
         ("For endpoints (`http`, `sse`)", FieldScope::Http),
     ];
-    for (title, servers) in kinds {
-        let notes = NOTES.rows.iter().filter(|_| servers == FieldScope::Any);
-        page.section(title, ENTRY.rows.iter().filter(|row| row.servers == servers).chain(notes));
+    for (title, scope) in kinds {
+        // Every entry may have notes.
+        let notes = NOTES.rows.iter().filter(|_| scope == FieldScope::Any);
+        page.section(title, ENTRY.rows.iter().filter(|row| row.servers == scope).chain(notes));
     }
     page.sections_below(ENTRY, &mut Vec::new());
     page.text += SETTINGS;
@@ -93,7 +97,7 @@ impl Page {
             Kind::Text => "text".to_owned(),
             Kind::Flag => "`true`, `false`".to_owned(),
             Kind::Words(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
-            // Leaves out a maximum that only the type of the setting has.
+            // So large a maximum is only that of the Rust type.
             Kind::Whole { min, max } if *max >= u64::from(u32::MAX) => format!("whole number from {min}"),
             Kind::Whole { min, max } => format!("whole number, {min} to {max}"),
             Kind::Number { min, max } if *max >= f64::MAX => format!("number from {min}"),
@@ -101,6 +105,7 @@ impl Page {
             Kind::Numbers(numbers) => numbers.iter().map(number).collect::<Vec<_>>().join(", "),
             Kind::Time => "time".to_owned(),
             Kind::Milliseconds => "milliseconds".to_owned(),
+            // All sizes in the rows are whole MiB.
             Kind::Size { min } => format!("size from {} MiB", min >> 20),
             Kind::Texts => "list of texts".to_owned(),
             Kind::Ports { .. } => "list of TCP ports".to_owned(),
@@ -114,7 +119,7 @@ impl Page {
         }
     }
 
-    /// Returns a link to the section of `table`.
+    /// Returns a link to the section of `table`. Its anchor is made as GitHub and mdBook do; titles are in lower case.
     fn link(&self, table: &Table) -> String {
         let anchor = format!("{}{}", table.title.replace('.', ""), self.suffix.replace(' ', "-"));
         format!("[`{}`](#{anchor})", table.title)

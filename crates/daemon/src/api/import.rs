@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::{Extension, Json, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolrack_config::import::{Client, Offer, look};
+use toolrack_config::import::{self, Client, Found, Offer};
 use utoipa::ToSchema;
 
 use super::{
@@ -21,16 +21,20 @@ use crate::{
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct OfferedServers {
     offers: Vec<OfferedServer>,
+    /// Files and entries that cannot be used, and likely mistakes.
     problems: Vec<Problem>,
 }
 
 /// A server of another program.
 #[derive(Debug, Serialize, ToSchema)]
 struct OfferedServer {
-    /// The program.
+    /// The other program, such as `cursor`.
     client: String,
+    /// The program's file.
     path: String,
+    /// The line of the entry in that file, from 1.
     line: Option<usize>,
+    /// The name that the server would have here.
     name: String,
     /// The hash of the entry: a request to add it names exactly this content.
     hash: String,
@@ -43,10 +47,10 @@ struct OfferedServer {
     known: bool,
 }
 
-async fn find_offers(world: &World) -> Result<toolrack_config::import::Found, ApiError> {
-    let (environment, folder) = (world.environment.clone(), world.request.cwd.clone());
+async fn find_offers(world: &World) -> Result<Found, ApiError> {
+    let (environment, folder) = (world.environment.clone(), world.load_request.cwd.clone());
     // Some of these files are large, and a home folder may be on a slow network drive.
-    let found = tokio::task::spawn_blocking(move || look(&environment, &folder, Client::ALL));
+    let found = tokio::task::spawn_blocking(move || import::look(&environment, &folder, Client::ALL));
     found.await.map_err(|_| ApiError::internal("the files of other programs were not read"))
 }
 
@@ -69,10 +73,9 @@ pub(super) async fn list(Extension(world): State) -> Answer<OfferedServers> {
 
 /// The servers to add.
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(as = ServersToImport)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Taken {
-    offers: Vec<Choice>,
+pub(super) struct ServersToImport {
+    offers: Vec<ChosenOffer>,
     #[serde(default)]
     scope: NewScope,
     /// Write secrets into the file as they are, instead of keeping them among the stored secrets.
@@ -82,34 +85,35 @@ pub(super) struct Taken {
 
 /// An offer as it was shown.
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(as = ChosenOffer)]
 #[serde(deny_unknown_fields)]
-struct Choice {
+struct ChosenOffer {
     client: String,
     name: String,
     hash: String,
 }
 
-/// The servers that were added.
+/// The changes of files that added the servers.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ImportedServers)]
-pub(super) struct Imported {
+pub(super) struct ImportedServers {
     edited: Vec<FileChange>,
 }
 
-/// Adds servers of other programs, exactly as they were shown: all of them, or none. Stores their secrets among the
-/// stored secrets.
-#[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = Taken,
-    responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError),
-        (status = 422, body = ApiError), (status = 507, body = ApiError)))]
+/// Adds servers of other programs, exactly as they were shown: all of them, or none. Keeps their secrets among the
+/// stored secrets, unless `plain` is set.
+#[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = ServersToImport,
+    responses((status = 200, body = ImportedServers),
+        (status = 404, body = ApiError, description = "An offer was removed or changed"),
+        (status = 409, body = ApiError, description = "A name exists, or the file or a secret cannot be changed"),
+        (status = 422, body = ApiError, description = "An entry is invalid"),
+        (status = 507, body = ApiError, description = "The file or the database cannot be written")))]
 pub(super) async fn take(
     Extension(world): State,
     SentBy(caller): SentBy,
-    Body(request): Body<Taken>,
-) -> Answer<Imported> {
+    Body(request): Body<ServersToImport>,
+) -> Answer<ImportedServers> {
     let found = find_offers(&world).await?;
     let mut chosen = BTreeMap::new();
-    for Choice { client, name, hash } in &request.offers {
+    for ChosenOffer { client, name, hash } in &request.offers {
         let is_chosen =
             |offer: &&Offer| offer.client.to_string() == *client && offer.name == *name && offer.hash == *hash;
         let offer = found.offers.iter().find(is_chosen);
@@ -123,5 +127,5 @@ pub(super) async fn take(
     }
     let additions = NewEntries { scope: request.scope.into(), entries: chosen, replace: false, plain: request.plain };
     let dry_run = false;
-    Ok(Json(Imported { edited: add_all(&world, additions, dry_run, &caller).await? }))
+    Ok(Json(ImportedServers { edited: add_all(&world, additions, dry_run, &caller).await? }))
 }

@@ -15,10 +15,10 @@ use super::{
     news::{self, Filter, News},
     parked::ParkedCall,
     pending::{Question, Step, Update},
+    protocol_names::META_SUBSCRIPTION,
     refusal::Refusal,
     subscriptions::ResourceSubscriptions,
     tools::Cacheable,
-    words::META_SUBSCRIPTION,
 };
 use crate::places::Place;
 

@@ -30,10 +30,10 @@ use super::{
     incoming::{client_answer, handle_notification},
     message::{self, Id, Incoming},
     methods::{Caller, ClientRequest, client_name},
+    protocol_names::{BATCH_VERSION, LEGACY_VERSIONS, MODERN_VERSION},
     refusal::Refusal,
     relay,
     session::{ClientInfo, RunningRequest, Session},
-    words::{BATCH_VERSION, LEGACY_VERSIONS, MODERN_VERSION},
 };
 
 /// The header with the id of a session of the legacy era.

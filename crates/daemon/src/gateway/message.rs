@@ -11,7 +11,7 @@ use serde::{
 use serde_json::{Value, value::RawValue};
 use toolrack_host::mcp::codes::{INVALID_REQUEST, PARSE_ERROR};
 
-use super::{refusal::Refusal, words::BATCH_VERSION};
+use super::{protocol_names::BATCH_VERSION, refusal::Refusal};
 
 /// The maximum length of a request's id, in bytes: the gateway keeps the id and repeats it in the answer.
 const MAX_ID_BYTES: usize = 1_024;

@@ -18,6 +18,7 @@ use super::{
     news::{self, Filter},
     parked::Origin,
     pending::PendingCall,
+    protocol_names::VERSIONS,
     refusal::{Refusal, quoted},
     session::{ClientInfo, Session},
     subscriptions::ResourceSubscriptions,
@@ -25,7 +26,6 @@ use super::{
     tools::{self, Cacheable},
     value_requests::NotGiven,
     view::View,
-    words::VERSIONS,
 };
 
 /// How long a server may take to accept a subscription. After this time, the client's request succeeds without that

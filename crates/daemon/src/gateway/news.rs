@@ -9,7 +9,7 @@ use toolrack_host::{Event, Principal, ServerName};
 
 use bytes::Bytes;
 
-use super::{message, view::View, words::META_SUBSCRIPTION};
+use super::{message, protocol_names::META_SUBSCRIPTION, view::View};
 use crate::rights::Right;
 
 /// The maximum number of news that a slow client may lag behind. A client further behind is told that every list has

@@ -12,7 +12,7 @@ use toolrack_host::{
     },
 };
 
-use super::words::{MODERN_VERSION, VERSIONS};
+use super::protocol_names::{MODERN_VERSION, VERSIONS};
 use crate::places::Full;
 
 /// The maximum length of untrusted text in an error message.
@@ -95,7 +95,7 @@ impl Refusal {
             Full::MemberShare => format!("{setting}, places_for_one"),
             Full::AllPlaces => setting.to_owned(),
         };
-        Self::busy(&format!("too many {things} {}", full.whose_use()), &setting)
+        Self::busy(&format!("too many {things} {}", full.of_whom()), &setting)
     }
 
     /// Returns the error for a call that a quota refused.

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
     use crate::gateway::{
         GatewayOptions,
-        words::{META_CAPABILITIES, META_VERSION, MODERN_VERSION},
+        protocol_names::{META_CAPABILITIES, META_VERSION, MODERN_VERSION},
     };
 
     /// The requests beyond `calls_per_session` are refused while the answers to the others wait for the outbox.

@@ -98,7 +98,7 @@ impl World {
     ) -> Result<Vec<AddedEntry>, (String, EditFailed)> {
         let NewEntries { scope, mut entries, replace, plain } = additions;
         let mut sealed = if plain { BTreeMap::new() } else { self.seal(&mut entries).await? };
-        let target = EditTarget::for_new_entry(scope, &self.request.places, &self.request.cwd);
+        let target = EditTarget::for_new_entry(scope, &self.load_request.places, &self.load_request.cwd);
         let loaded = self.loaded();
         let write = |dry_run| write_all(target.path.clone(), entries.clone(), Options { replace, dry_run });
         // A dry run first: no secret may be stored if one of the entries cannot be added.
@@ -167,7 +167,7 @@ impl World {
         let loaded = self.loaded();
         let entry = loaded.entry(name);
         let require_entry = || entry.ok_or(EditFailed::Unknown);
-        let (places, folder) = (&self.request.places, &self.request.cwd);
+        let (places, folder) = (&self.load_request.places, &self.load_request.cwd);
         let target = match &change {
             Change::Revise { .. } | Change::Remove => EditTarget::single_file_of(require_entry()?)?,
             Change::Switch(_) => EditTarget::for_switching(require_entry()?, places, folder)?,

@@ -158,7 +158,8 @@ impl Keeper {
     /// Reads the files, with the servers that the member has added. A world with a base reads no files if the member
     /// has added no servers: it takes over the configuration of the base.
     async fn load(&self, before: &Arc<Loaded>) -> Result<Arc<Loaded>, Vec<Problem>> {
-        let request = with_own_servers(&self.world.request, self.world.own_servers.as_deref(), &self.world.kind).await;
+        let request =
+            with_own_servers(&self.world.load_request, self.world.own_servers.as_deref(), &self.world.kind).await;
         if let Some(base) = self.base.as_ref().filter(|_| request.of_member.is_empty()) {
             return Ok(base.world.loaded());
         }

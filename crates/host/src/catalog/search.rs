@@ -86,9 +86,9 @@ impl Catalog {
         let mut best_score: Option<f32> = None;
         ranked
             .into_iter()
-            .filter(|ranked| selection.may_have(&servers[ranked.index].0.server))
+            .filter(|ranked| selection.may_have(&servers[ranked.index_position].0.server))
             .filter_map(|ranked| {
-                let (server, index) = servers[ranked.index];
+                let (server, index) = servers[ranked.index_position];
                 let listed = &server.set.tools[index.list_position(ranked.position)];
                 let tool = self.find_pair(&server.server, &listed.tool.name)?;
                 selection.has(tool).then(|| Hit { tool: tool.clone(), score: ranked.score })

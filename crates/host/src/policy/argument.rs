@@ -1,10 +1,10 @@
-//! Reads and checks the conditions of rules on arguments.
+//! Reads the conditions that a rule puts on the arguments of a call, and checks them.
 //!
-//! A condition matches one argument of a call against a glob or a regular expression, within bounds. `number` compares
-//! numbers by value, because a model may write the same number in several ways.
+//! A condition matches one argument against a glob or a regular expression; the sizes of the expression and of the
+//! argument are bounded. `number` compares numbers by value, because a model may write the same number in several ways.
 //!
-//! It can be uncertain whether an argument matches. A rule that denies or confirms is *careful*: for such a rule, the
-//! argument then counts as matching. For a rule that allows, it does not.
+//! It can be uncertain whether an argument matches. A rule that denies calls, or has the user confirm them, is
+//! *careful*: for such a rule, the argument then counts as matching. For a rule that allows, it does not.
 
 mod number;
 
@@ -53,19 +53,23 @@ pub enum BadRule {
 ///
 /// The argument is given by its name, or, if it begins with `/`, by a JSON pointer (RFC 6901). The whole text must
 /// match, line breaks included; `true` and `false` are matched as JSON writes them. An absent argument, or `null`, does
-/// not match. The condition applies to the arguments that are sent: JSON escapes in names and texts are decoded first,
-/// and of several values with the same name, only the last one is sent.
+/// not match. The condition sees the arguments as they are sent: their JSON is parsed, so escapes are decoded. Of
+/// several values with the same name, only the last one is sent.
 ///
 /// A number is matched as a plain decimal, without an exponent and without redundant zeros (`100`, `-0.5`). A glob that
-/// is itself a number matches that number: `1.0` matches `1` and `1e0`. It matches no other number, with one exception.
-/// Numbers other than 64-bit integers are rounded when they are read. So a rule that denies or confirms also matches a
-/// number that equals its own after rounding.
+/// is itself a number matches that number alone: `1.0` matches `1` and `1e0`.
 ///
-/// Lists, objects and texts over 64 KiB are special. A rule that allows matches a list only if every element matches,
-/// and never an object or a longer text. Other rules match if any text inside does, including the names in an object,
-/// and always match a longer text. If the glob is a number, such rules also match a text that other programs than JSON
-/// parsers read as this number (` +01.`, `0x1`, `\u{661}`). They also match a number in the form in which JSON writes
-/// it.
+/// A rule that allows matches a list only if it has elements and all of them match. It never matches an object, nor a
+/// text of more than 64 KiB.
+///
+/// A rule that denies, or has the user confirm, matches more:
+///
+/// - a list or an object, if any value inside matches, or any name in an object;
+/// - every text of more than 64 KiB;
+/// - a text that other programs than JSON parsers read as a number (` +01.`, `0x1`, `\u{661}`), if that number matches;
+/// - a number that equals the glob's after rounding, because numbers other than 64-bit integers are rounded when they
+///   are read;
+/// - a number whose form in JSON matches (`1e2`), if the glob is no number.
 #[derive(Clone, Debug)]
 pub struct ArgumentRule {
     /// The name of the argument, or a JSON pointer to it.
@@ -84,12 +88,14 @@ enum Matcher {
 }
 
 impl ArgumentRule {
-    /// Requires that the argument at `argument_path` matches this glob.
+    /// Requires that the argument at `argument_path` matches this glob: `*` matches any text, `?` one byte, `[a-z]`
+    /// one of a set, `{a,b}` one of several, and `\` escapes the next character.
     ///
     /// # Errors
-    /// [`BadRule`].
+    /// [`BadRule::Glob`] if the glob is empty, invalid or longer than 512 bytes, [`BadRule::NoArgument`] if
+    /// `argument_path` is empty.
     pub fn glob(argument_path: &str, glob: &str) -> Result<Self, BadRule> {
-        let matcher = Matcher::Glob(Glob::read(glob, glob)?);
+        let matcher = Matcher::Glob(Glob::read(glob, /* written */ glob)?);
         Self::new(argument_path, glob, matcher)
     }
 
@@ -98,7 +104,8 @@ impl ArgumentRule {
     /// expression has at most 512 bytes, and 256 KiB when compiled.
     ///
     /// # Errors
-    /// [`BadRule`].
+    /// [`BadRule::Regex`] if the expression is invalid or too large, [`BadRule::NoArgument`] if `argument_path` is
+    /// empty.
     pub fn regex(argument_path: &str, regex: &str) -> Result<Self, BadRule> {
         let bad_regex = |problem: String| BadRule::Regex { problem };
         if regex.len() > MAX_REGEX_BYTES {
@@ -129,8 +136,8 @@ impl ArgumentRule {
         Ok(Self { argument_path: argument_path.to_owned(), written: written.to_owned(), matcher, number })
     }
 
-    /// Returns whether `arguments` fulfil the condition. `is_careful` is `true` for a rule that denies or confirms: an
-    /// uncertain match then counts as a match.
+    /// Returns whether `arguments` fulfil the condition. `is_careful` is `true` for a rule that denies, or has the user
+    /// confirm: an uncertain match then counts as a match.
     pub(super) fn fits(&self, arguments: &Map<String, Value>, is_careful: bool) -> bool {
         self.find_argument(arguments).is_some_and(|value| self.matches(value, is_careful))
     }
@@ -139,6 +146,7 @@ impl ArgumentRule {
         let Some(pointer) = self.argument_path.strip_prefix('/') else {
             return arguments.get(&self.argument_path);
         };
+        // The arguments are no `Value`, so `Value::pointer` finds only what is below their members.
         let (first, rest) = match pointer.split_once('/') {
             Some((first, _)) => (first, &pointer[first.len()..]),
             None => (pointer, ""),
@@ -187,7 +195,7 @@ impl ArgumentRule {
     }
 }
 
-/// Writes the condition as a user would.
+/// Writes the condition for people, in the form of `toolrack.toml` but without escapes.
 impl fmt::Display for ArgumentRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.matcher {

@@ -12,10 +12,10 @@ use url::Url;
 use super::super::{
     Gateway,
     methods::{Caller, client_name},
+    protocol_names::{LEGACY_VERSIONS, META_CAPABILITIES, META_CLIENT, META_VERSION, MODERN_VERSION},
     refusal::{Refusal, quoted},
     relay,
     session::ClientInfo,
-    words::{LEGACY_VERSIONS, META_CAPABILITIES, META_CLIENT, META_VERSION, MODERN_VERSION},
 };
 
 pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";

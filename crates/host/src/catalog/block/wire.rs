@@ -52,8 +52,8 @@ impl Wire {
     }
 
     /// Returns how many tools one request may have, by the documents of the provider; `None` if they name no limit. It
-    /// is 128 for OpenAI (the error is `array_above_max_length`), and 128 in the strictest of Google's documents on
-    /// current models. Other servers with the same wire may accept fewer.
+    /// is 128 for OpenAI (the error is `array_above_max_length`). Google's documents differ; 128 is the lowest number in
+    /// those on current models. Other servers with the same wire may accept fewer.
     #[must_use]
     pub const fn max_tools(self) -> Option<usize> {
         match self {
@@ -79,6 +79,7 @@ impl Wire {
                 strict: false,
             }),
             Self::Gemini => {
+                // Some models of Gemini refuse an object schema without properties.
                 let function_declarations = tools.iter().map(|tool| {
                     let Function { name, description, parameters } = Function::of(tool);
                     Function { name, description, parameters: parameters.filter(|_| tool.takes_arguments) }

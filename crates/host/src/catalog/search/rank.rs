@@ -1,5 +1,5 @@
-//! Ranks tools for a query. Each word of the query adds to the score of the tools that have the word: the more, the
-//! higher its weight in the tool is, and the fewer tools have it (its *rarity*).
+//! Ranks tools for a query. Each word of the query adds to the score of the tools that have the word. It adds more to a
+//! tool in which its weight is high, and more if few tools have it (its *rarity*).
 //!
 //! The words of tools are in one index for each server. An index has *stems*: what all forms of a word share. A
 //! *posting* is a tool that has a stem, with the stem's weight in that tool.
@@ -11,9 +11,11 @@ use super::{
     server_index::{Posting, ServerIndex, WordHash},
 };
 
-/// The most words that are taken instead of one word of the query: longer words with the same beginning, or similar
-/// words. Of the longer words, each server's index adds at most this many.
+/// The maximum number of words that replace one word of the query: of longer words with the same beginning, and of
+/// similar words.
 const MAX_ALTERNATIVES: usize = 64;
+
+// The weights were chosen with the odd lines of `tests/retrieval/tasks.txt`; that test measures a change of them.
 
 /// The weight of the typed word itself.
 const TYPED_WEIGHT: f32 = 1.0;
@@ -27,7 +29,7 @@ const LONGER_WEIGHT: f32 = 0.4;
 const MISSPELT_WEIGHT: f32 = 0.5;
 /// The weight that a tool gets for the name of its server.
 const SERVER_NAME_WEIGHT: f32 = 1.8;
-/// The share of its score that a tool keeps even if it has no other word of the query.
+/// The factor for the score of a tool that has next to none of the query's words. It rises to 1 for a tool that has all.
 const MIN_SCORE_SHARE: f32 = 0.65;
 
 /// A tool that has some words of the query, and its score.
@@ -35,7 +37,7 @@ const MIN_SCORE_SHARE: f32 = 0.65;
 pub(super) struct RankedTool {
     pub(super) score: f32,
     /// The position of the server's index among the indexes that [`rank`] got.
-    pub(super) index: usize,
+    pub(super) index_position: usize,
     /// The position among the tools of that index.
     pub(super) position: usize,
 }
@@ -93,16 +95,16 @@ struct Scores<'a> {
 /// The tools and servers that have a word.
 #[derive(Clone, Default)]
 struct WordMatches<'a> {
-    /// The tools that have it, by index.
+    /// The tools that have it, by the position of their server's index.
     tools: Vec<(usize, &'a [Posting])>,
-    /// The indexes of the servers whose names have it.
+    /// The positions of the indexes of the servers whose names have it.
     servers: Vec<usize>,
 }
 
 impl<'a> Scores<'a> {
     /// Returns how many tools an index has.
-    fn tool_count(&self, index: usize) -> usize {
-        self.indexes[index].1.tool_count()
+    fn tool_count(&self, index_position: usize) -> usize {
+        self.indexes[index_position].1.tool_count()
     }
 
     /// Adds the scores for a word of the query. `stem_matches` has the matches of the word's
@@ -121,7 +123,8 @@ impl<'a> Scores<'a> {
             let rarity = self.score(matches, weight, max_rarity);
             term_rarity = term_rarity.or(rarity);
         }
-        // A very short word begins too many others.
+        // A very short word begins too many others. A word that may be unfinished is likely to be the beginning of one,
+        // so it needs a letter less.
         if term.may_be_unfinished && term.typed.len() > 1 || term_rarity.is_none() && term.typed.len() > 2 {
             let longer_words = self.words_with_prefix(&term.typed);
             // The longer words add to the scores also if the rarity is known already.
@@ -167,21 +170,23 @@ impl<'a> Scores<'a> {
     /// if no tool has it. In the scores, a rarity above `max_rarity` counts as `max_rarity`.
     fn score(&mut self, matches: &WordMatches<'_>, weight: f32, max_rarity: Option<f32>) -> Option<f32> {
         let tools_with_word = matches.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
-        let tools_of_servers = matches.servers.iter().map(|index| self.tool_count(*index)).sum::<usize>();
+        let tools_of_servers = matches.servers.iter().map(|position| self.tool_count(*position)).sum::<usize>();
         if tools_with_word + tools_of_servers == 0 {
             return None;
         }
         // A tool may be in both groups, so their sum could count it twice.
         let rarity = rarity(tools_with_word.max(tools_of_servers), self.total.len());
         let weighted_rarity = weight * max_rarity.map_or(rarity, |max| max.min(rarity));
-        for (index, tools) in &matches.tools {
+        for (index_position, tools) in &matches.tools {
+            let first = self.first_positions[*index_position];
             for posting in *tools {
-                self.raise_score(self.first_positions[*index] + posting.position(), posting.weight() * weighted_rarity);
+                self.raise_score(first + posting.position(), posting.weight() * weighted_rarity);
             }
         }
-        for index in &matches.servers {
-            for position in 0..self.tool_count(*index) {
-                self.raise_score(self.first_positions[*index] + position, SERVER_NAME_WEIGHT * weighted_rarity);
+        for index_position in &matches.servers {
+            let first = self.first_positions[*index_position];
+            for position in 0..self.tool_count(*index_position) {
+                self.raise_score(first + position, SERVER_NAME_WEIGHT * weighted_rarity);
             }
         }
         Some(rarity)
@@ -201,8 +206,9 @@ impl<'a> Scores<'a> {
         self.current[tool] = self.current[tool].max(score);
     }
 
-    /// Returns words that begin with `prefix`.
+    /// Returns the first [`MAX_ALTERNATIVES`] words that begin with `prefix`.
     fn words_with_prefix(&self, prefix: &str) -> Vec<&'a str> {
+        // An index has its words in order, so each of the first words of all indexes is among the first of one.
         let mut words: Vec<_> =
             self.indexes.iter().flat_map(|(_, index)| index.with_prefix(prefix).take(MAX_ALTERNATIVES)).collect();
         words.sort_unstable();
@@ -211,8 +217,10 @@ impl<'a> Scores<'a> {
         words
     }
 
-    /// Returns the words that differ by one letter, or by two if they are long, and begin with the same letter.
+    /// Returns the words that differ by one letter, or by two if they are long, and begin with the same letter; of these
+    /// only the nearest.
     fn similar_words(&self, term: &QueryTerm) -> Vec<&'a str> {
+        // A long word is mistyped more often. What was typed counts here, because a stem can be much shorter.
         let max_distance = match term.typed.chars().count() {
             0..4 => return Vec::new(),
             4..8 => 1,
@@ -236,6 +244,7 @@ impl<'a> Scores<'a> {
             .filter(|(distance, _)| *distance <= max_distance)
             .collect();
         similar.sort_unstable();
+        // A word at distance 1 is more likely to be meant than one at 2.
         let min_distance = similar.first().map_or(0, |(distance, _)| *distance);
         similar
             .into_iter()
@@ -247,14 +256,14 @@ impl<'a> Scores<'a> {
 
     fn into_ranked(self) -> Vec<RankedTool> {
         let mut ranked = Vec::new();
-        for (index, first_position) in self.first_positions.iter().enumerate() {
-            for position in 0..self.tool_count(index) {
+        for (index_position, first_position) in self.first_positions.iter().enumerate() {
+            for position in 0..self.tool_count(index_position) {
                 let score = self.total[first_position + position];
                 if score > 0.0 {
                     let share = self.matched_rarity[first_position + position] / self.total_rarity;
                     ranked.push(RankedTool {
                         score: score * (MIN_SCORE_SHARE + (1.0 - MIN_SCORE_SHARE) * share),
-                        index,
+                        index_position,
                         position,
                     });
                 }

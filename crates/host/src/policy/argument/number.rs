@@ -1,5 +1,6 @@
-//! Compares numbers by value, independently of their notation: `1`, `1.0` and `1e0` are equal. A rule that denies or
-//! confirms is *careful*: for such a rule, a text that some program would read as the number is equal, too.
+//! Compares numbers by value, independently of their notation: `1`, `1.0` and `1e0` are equal. A rule that denies
+//! calls, or has the user confirm them, is *careful*: for it, a text that some program would read as the number is
+//! equal, too.
 
 use std::borrow::Cow;
 
