@@ -3,8 +3,8 @@
 //! next one.
 //!
 //! Without namespaces, the only stage becomes the server. If the system gives namespaces, that stage becomes the
-//! *keeper* instead. The keeper starts the first process (init) of the namespaces, which starts the process that becomes
-//! the server.
+//! *keeper* instead. The keeper starts the first process (init) of the namespaces, which starts the process that
+//! becomes the server.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
