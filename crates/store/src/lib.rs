@@ -2,11 +2,12 @@
 //!
 //! [`Store`] is one SQLite file, which only its owner can read. It holds:
 //!
-//! - the era (generation of MCP versions) that worked with each server (the host's [`Memory`](toolrack_host::Memory)),
+//! - the era (generation of MCP versions) that worked with each server (for the trait
+//!   [`Memory`](toolrack_host::Memory) of the host),
 //! - the entries (configured servers) of projects that a user agreed to run ([`Approval`]),
-//! - the pins (trusted definitions) of tools (the host's [`Pins`](toolrack_host::Pins)), and the tools that differ from
-//!   their pins ([`QuarantinedTool`]),
-//! - the calls that a user always lets run ([`StandingAnswer`]),
+//! - the pins (trusted definitions) of tools (for the host's [`Pins`](toolrack_host::Pins)), and the tools that differ
+//!   from their pins ([`QuarantinedTool`]),
+//! - the tool calls that a user allowed once and for all ([`StandingAnswer`]),
 //! - what servers wrote to their logs ([`LogLine`]),
 //! - the audit log, a chain of hashes that shows tampering ([`audit`]),
 //! - conversations with models ([`Session`]),
@@ -33,7 +34,7 @@
 //! - `pins`, `approvals`, `answers` and `refusals` store what a user agreed to or refused. Each change gets a row in
 //!   the audit log.
 //! - `audit` is the audit log.
-//! - `servers`, `log` and `quotas` store eras and lists of tools, log lines, and what was used of each quota.
+//! - `servers` stores eras and lists of tools, `log` log lines, and `quotas` what was used of each quota.
 //! - `database` runs the transactions and statements of all these modules, and brings the file to the newest schema.
 //! - `error` says why the database fails, `owner` names the owner of a row, and `rows` reads rows as structs.
 //! - `moving` moves the rows of a file into Postgres.
@@ -144,6 +145,7 @@ const BRIEF_LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: Backend,
+    /// The conversations that have a turn under way.
     claims: sessions::Claims,
 }
 
@@ -174,7 +176,8 @@ impl Store {
         Ok(Self::from_file(sqlite::File::open(&path, busy_timeout).await?))
     }
 
-    /// Returns whether the file has rows that a user would miss: of the audit log, secrets, conversations, or a team.
+    /// Returns whether the file has rows that a user would miss in a new Postgres database: of the audit log, secrets,
+    /// conversations, or a team.
     /// On Postgres, returns `false`.
     ///
     /// # Errors
@@ -184,7 +187,8 @@ impl Store {
             return Ok(false);
         }
         let mut transaction = self.read("looking for rows").await?;
-        // A file has the tables of a team only if it has served one.
+        // Each approval, pin and answer has a row in the audit log. A file has the tables of a team only if it has
+        // served one.
         database::query_scalar(
             "SELECT EXISTS (SELECT 1 FROM audit) OR EXISTS (SELECT 1 FROM vault) OR EXISTS (SELECT 1 FROM sessions) \
              OR EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')",
@@ -223,7 +227,7 @@ impl Store {
 
     /// Waits for the running statement and closes the file. A store that is merely dropped loses nothing, but leaves
     /// the write-ahead log beside the file. On Postgres, the connections stay open for the other stores of the
-    /// database.
+    /// database. Otherwise, the store and its clones cannot be used afterwards.
     pub async fn close(&self) {
         match &self.backend {
             Backend::Sqlite(file) => file.pool.close().await,
@@ -234,8 +238,8 @@ impl Store {
 
     /// Closes the store of a process that is about to exit. Waits for the running statement, and leaves a short
     /// write-ahead log (up to 256 KiB) beside the file. That saves four waits for the disk, and loses nothing: the log
-    /// contains all commits, and the next process reads it. If the log is longer, or may hold erased data, does what
-    /// [`Self::close`] does. On Postgres, does nothing.
+    /// contains all commits, and the next process reads it. If the log is longer, or may still contain deleted secrets,
+    /// does what [`Self::close`] does. On Postgres, does nothing.
     ///
     /// The store cannot be used afterwards; its thread and its open files remain until the process exits.
     pub async fn close_at_exit(&self) {

@@ -1,5 +1,5 @@
-//! Prepares a stored message to be shown. The message is parsed from the body that the agent wrote, or if there is no
-//! body, from the columns.
+//! Prepares a stored message to be shown. Toolrack's agent writes a whole message as JSON into the column `body`, which
+//! is preferred; other programs fill only the other columns.
 
 pub mod markdown;
 
@@ -12,7 +12,8 @@ use toolrack_host::text::map_texts;
 
 use crate::{ModelUse, Role, StoredMessage};
 
-/// A message, as JSON. Known secrets are hidden in it. Untrusted.
+/// A message, as JSON. Known secrets are hidden in it. Its texts come from models and servers: escape them before you
+/// show them.
 #[derive(Debug, Serialize)]
 pub struct TranscriptMessage {
     /// The id of the message.
@@ -23,7 +24,7 @@ pub struct TranscriptMessage {
     pub role: &'static str,
     /// The text of the message.
     pub content: String,
-    /// The calls that the model wants made with this message.
+    /// The tool calls that the model asks for in this message.
     pub tool_calls: Vec<TranscriptCall>,
     /// Of a tool's message: the call that it answers.
     pub tool_call_id: Option<String>,
@@ -33,29 +34,29 @@ pub struct TranscriptMessage {
     pub parts: Vec<Value>,
     /// When the message was added, in RFC 3339.
     pub timestamp: String,
-    /// The cost of the message.
+    /// The model tokens and the cost of the message; `None` if none are stored.
     pub spent: Option<ModelUse>,
-    /// The role.
+    /// The typed form of `role`.
     #[serde(skip)]
     pub kind: Role,
-    /// When the message was added.
+    /// The typed form of `timestamp`.
     #[serde(skip)]
     pub at: DateTime<Utc>,
 }
 
-/// A call that a model wanted made.
+/// A tool call that a model asked for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TranscriptCall {
-    /// The model's name for the call.
+    /// The id of the call, from the model's provider; empty if there is none.
     pub id: String,
     /// The tool's name, as the model wrote it.
     pub name: String,
-    /// The arguments; a text if the model wrote no JSON.
+    /// The arguments: any JSON, a string if the model wrote no JSON, or null if there are none.
     pub input: Value,
 }
 
 impl TranscriptMessage {
-    /// Parses `message`, and hides the secrets that `conceal` knows.
+    /// Parses `message`. `conceal` gets each text, and returns it with its secrets hidden.
     #[must_use]
     pub fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
         // What is missing or cannot be parsed becomes null, in which every look-up finds nothing.
@@ -88,6 +89,7 @@ impl TranscriptMessage {
         transcript_message
     }
 
+    // Ids stay as they are, because they tie a result to its call.
     fn conceal(&mut self, conceal: &dyn Fn(&str) -> String) {
         self.content = conceal(&self.content);
         for call in &mut self.tool_calls {
@@ -102,6 +104,7 @@ impl TranscriptMessage {
 fn parse_call(call: &Value) -> TranscriptCall {
     let provider_call = &call["function"];
     let name = text(&call["name"]).or_else(|| text(&provider_call["name"])).unwrap_or_default();
+    // Toolrack writes `raw_arguments` if the model wrote no JSON object, and `input` is null then.
     let arguments = [&call["raw_arguments"], &call["input"], &call["arguments"], &provider_call["arguments"]];
     let input = arguments.into_iter().find(|value| !value.is_null()).cloned().unwrap_or_default();
     let input = match &input {
@@ -119,7 +122,8 @@ fn conceal_texts(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
     map_texts(value, &|text| Cow::Owned(conceal(text)));
 }
 
-/// Returns the name of the tool whose result is in the message at `index`. The messages before it contain the call.
+/// Returns the name of the tool whose result is in the message at `index`. `None` if that message is
+/// no result, or no message before it has the call.
 #[must_use]
 pub fn tool_name(messages: &[TranscriptMessage], index: usize) -> Option<&str> {
     let id = messages.get(index)?.tool_call_id.as_deref()?;

@@ -68,18 +68,20 @@ fn run_stage(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode,
     }
     let without_namespaces = None;
     match stage {
-        Stage::Begin { supervisor } => {
-            namespaces::end_with_parent(supervisor)?;
+        Stage::Begin { supervisor_pid } => {
+            namespaces::end_with_parent(supervisor_pid)?;
             match namespaces::run_keeper(&command, verdict)? {
                 Some(code) => Ok(code),
                 None => become_server(&command, without_namespaces),
             }
         }
-        Stage::BeginWithoutNamespaces { supervisor } => {
-            namespaces::end_with_parent(supervisor)?;
+        Stage::BeginWithoutNamespaces { supervisor_pid } => {
+            namespaces::end_with_parent(supervisor_pid)?;
             become_server(&command, without_namespaces)
         }
-        Stage::First { keeper, has_own_network } => namespaces::run_first(&command, keeper, has_own_network, verdict),
+        Stage::NamespaceInit { keeper_pid, has_own_network } => {
+            namespaces::run_first(&command, keeper_pid, has_own_network, verdict)
+        }
         Stage::Inside(isolation) => become_server(&command, Some(isolation)),
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// How long the engine may take to remove a container, before the caller gives up.
+/// How long [`Removal::carry_out`] takes at most.
 pub const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long one command of the engine may take.
@@ -66,7 +66,8 @@ impl Removal {
         self
     }
 
-    /// Returns this removal as a word of a supervisor's command line, in which the engine is the server's program.
+    /// Returns this removal as a word of a supervisor's command line. The word has only the name of the container: the
+    /// engine is the server's program on that command line, and [its environment](Self::with_env) is left out.
     #[must_use]
     pub fn word(&self) -> OsString {
         let mut word = OsString::from("container=");
@@ -87,6 +88,9 @@ impl Removal {
     ///
     /// The container is gone once the engine no longer lists it. The result of the removal itself tells little:
     /// removing fails for a container that removes itself meanwhile, and in some versions for one that does not exist.
+    ///
+    /// After [`ClientEnd::Killed`], a container that is not listed is looked for once more. After
+    /// [`ClientEnd::EngineFailed`], an engine that does not answer does not run, and the container counts as gone.
     #[must_use]
     pub fn carry_out(&self, end: ClientEnd) -> bool {
         let deadline = Instant::now() + REMOVAL_LIMIT;
@@ -97,6 +101,7 @@ impl Removal {
                 Some(false) if more_checks == 0 => return true,
                 Some(false) => more_checks -= 1,
                 Some(true) => {
+                    // With its anonymous volumes, as `run --rm` does.
                     self.run(&[OsStr::new("rm"), OsStr::new("--force"), OsStr::new("--volumes"), &self.name], deadline);
                     if self.is_listed(deadline) == Some(false) {
                         return true;
@@ -115,6 +120,7 @@ impl Removal {
 
     /// Returns whether the engine lists the container; `None` if the engine does not answer.
     fn is_listed(&self, deadline: Instant) -> Option<bool> {
+        // The filter also finds longer names, but the name of the container ends with a random number.
         let mut filter = OsString::from("name=");
         filter.push(&self.name);
         let words = ["ps", "--all", "--quiet", "--filter"].map(OsStr::new);

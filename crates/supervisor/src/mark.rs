@@ -1,12 +1,13 @@
-//! Marks every process below a supervisor, so that the processes that are left behind when supervisor and host are
-//! killed together can be found.
+//! Marks every process below a supervisor. When supervisor and host are killed together, the mark finds the processes
+//! that they leave behind.
 //!
 //! Such a process may have left its group, its session and its parent, and may have changed its name and its
 //! environment. But it has inherited its resource limits. The mark is the hard limit `RLIMIT_RTTIME`, which is
 //! otherwise unlimited: the supervisor sets it to a number that holds its own process id and the low bits of its start
 //! time, and that is so high that it limits nothing. This needs no record on disk, which could be wrong: the processes
 //! that were left behind are exactly those with the mark of a supervisor that no longer exists. A process can only
-//! remove the mark by lowering the limit, and no confined server may do that.
+//! remove the mark by lowering the limit, and the system call filter (`layer/seccomp`) forbids that to confined
+//! servers.
 
 #![expect(clippy::disallowed_methods, reason = "the process table is a folder of files")]
 
@@ -22,7 +23,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::table::{self, Identity};
 
-/// The highest bits of every mark. They make the limit longer than 200,000 years.
+/// The highest bits of every mark: an arbitrary number. The limit is in microseconds, so these bits alone make it
+/// longer than 200,000 years.
 const TAG: u64 = 0x7ac4;
 /// The position of the tag in a mark.
 const TAG_SHIFT: u32 = 48;
@@ -47,7 +49,8 @@ const KILL_LIMIT: Duration = Duration::from_secs(2);
 pub struct Mark(u64);
 
 impl Mark {
-    /// Returns the mark of the supervisor with this process id, which may have ended but must not have been collected.
+    /// Returns the mark of the supervisor with this process id, which may have ended, but must not have been
+    /// waited for. `None` if there is no such process.
     pub fn of_supervisor(supervisor: u32) -> Option<Self> {
         Some(Self::from_identity(table::identity(i32::try_from(supervisor).ok()?)?))
     }
@@ -80,7 +83,8 @@ pub(crate) fn mark_this_process() {
     let level_above = inherited.map(|limit| (limit >> LEVEL_SHIFT) & LEVEL_MASK);
     let level = level_above.map_or(LEVEL_MASK, |level| level.saturating_sub(1));
     let limit = Some(mark.limit(level));
-    // If this fails, the host still finds most of these processes by their session.
+    // This may fail below 16 levels, where the limit cannot get lower. The host then still finds most of these
+    // processes by their session.
     let _ = setrlimit(Resource::Rttime, Rlimit { current: limit, maximum: limit });
 }
 
@@ -104,8 +108,8 @@ fn find_marked(matches: impl Fn(Mark) -> bool) -> Vec<Identity> {
 fn read_mark(pid: i32) -> Option<Mark> {
     let limit = match hard_limit(pid) {
         Ok(limit) => Some(limit),
-        // The system refuses the call even when only the groups differ. A process that this one may not signal belongs
-        // to another user.
+        // The system refuses the call even when only the groups differ, so ask `/proc`, but not for a process of
+        // another user, which this one may not signal.
         Err(_) if kill(Pid::from_raw(pid), None).is_ok() => hard_limit_in_proc(pid),
         Err(_) => None,
     };

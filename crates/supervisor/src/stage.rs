@@ -2,8 +2,9 @@
 //! why a stage fails. A stage is a process of this program that gives up some rights and then starts, or becomes, the
 //! next one.
 //!
-//! If the system gives namespaces, the first stage becomes the *keeper*, which waits for the *first* process in the
-//! namespaces; that one starts the process that becomes the server.
+//! Without namespaces, the only stage becomes the server. If the system gives namespaces, that stage becomes the
+//! *keeper* instead. The keeper starts the first process (init) of the namespaces, which starts the process that
+//! becomes the server.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -13,8 +14,8 @@ use nix::errno::Errno;
 use crate::CONFINE;
 use crate::confinement::Confinement;
 
-/// The prefix of the verdict (the report to the supervisor on whether the server could start) once the server is in
-/// namespaces.
+/// The verdict is the report to the supervisor on whether the server could start. It begins with this prefix if the
+/// server is in namespaces.
 pub(crate) const INSIDE_PREFIX: &str = "inside\n";
 
 /// The number of processes of this program between the supervisor and a server that has namespaces.
@@ -36,15 +37,15 @@ impl Failure {
     }
 }
 
-/// One stage. The first word of the command line names it.
+/// One stage. The word after [`CONFINE`] on the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The child of the supervisor, which makes namespaces if the system allows it.
-    Begin { supervisor: i32 },
+    Begin { supervisor_pid: i32 },
     /// The child of the supervisor, which confines the server without namespaces.
-    BeginWithoutNamespaces { supervisor: i32 },
-    /// The first process in the new namespaces, a child of the process `keeper`.
-    First { keeper: i32, has_own_network: bool },
+    BeginWithoutNamespaces { supervisor_pid: i32 },
+    /// The first process (init) of the new namespaces, a child of the keeper.
+    NamespaceInit { keeper_pid: i32, has_own_network: bool },
     /// The process in the namespaces that becomes the server.
     Inside(Isolation),
 }
@@ -67,9 +68,11 @@ impl Stage {
     /// Returns the word for this stage. All words have the form `NAME:NUMBER:FLAG`, even where a part has no meaning.
     fn word(self) -> OsString {
         match self {
-            Self::Begin { supervisor } => format!("begin:{supervisor}:0"),
-            Self::BeginWithoutNamespaces { supervisor } => format!("bare:{supervisor}:0"),
-            Self::First { keeper, has_own_network } => format!("first:{keeper}:{}", u8::from(has_own_network)),
+            Self::Begin { supervisor_pid } => format!("begin:{supervisor_pid}:0"),
+            Self::BeginWithoutNamespaces { supervisor_pid } => format!("bare:{supervisor_pid}:0"),
+            Self::NamespaceInit { keeper_pid, has_own_network } => {
+                format!("first:{keeper_pid}:{}", u8::from(has_own_network))
+            }
             Self::Inside(Isolation { has_own_proc, has_own_network }) => {
                 format!("inside:{}:{}", u8::from(has_own_proc), u8::from(has_own_network))
             }
@@ -82,9 +85,9 @@ impl Stage {
         let mut parts = word.to_str()?.split(':');
         let (name, number, flag) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()? == "1");
         Some(match name {
-            "begin" => Self::Begin { supervisor: number },
-            "bare" => Self::BeginWithoutNamespaces { supervisor: number },
-            "first" => Self::First { keeper: number, has_own_network: flag },
+            "begin" => Self::Begin { supervisor_pid: number },
+            "bare" => Self::BeginWithoutNamespaces { supervisor_pid: number },
+            "first" => Self::NamespaceInit { keeper_pid: number, has_own_network: flag },
             "inside" => Self::Inside(Isolation { has_own_proc: number == 1, has_own_network: flag }),
             _ => return None,
         })
@@ -93,7 +96,7 @@ impl Stage {
 
 /// The command to run, and its confinement.
 pub(crate) struct Command<'a> {
-    /// All words of the command line.
+    /// All words after the stage.
     pub(crate) words: &'a [OsString],
     pub(crate) confinement: Confinement,
     /// The server's program and its arguments.
@@ -103,6 +106,7 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
+    /// Parses `CONFINEMENT... -- PROGRAM ARGUMENT...`.
     pub(crate) fn from_words(words: &'a [OsString]) -> Result<Self, Failure> {
         let end = words.iter().position(|word| word == "--").ok_or_else(|| Failure::refused("no command"))?;
         let confinement = Confinement::from_words(&words[..end])
@@ -114,11 +118,13 @@ impl<'a> Command<'a> {
 
     /// Returns whether the server may use no network at all, so that it can have an empty one of its own.
     pub(crate) fn uses_no_network(&self) -> bool {
+        // `None` allows all ports.
         let has_no_ports = |ports: &Option<Vec<u16>>| ports.as_ref().is_some_and(Vec::is_empty);
         has_no_ports(&self.confinement.connect) && has_no_ports(&self.confinement.bind) && !self.confinement.udp
     }
 
-    /// Returns whether TCP is the server's only way to look up names.
+    /// Returns whether TCP is the server's only way to look up names. Also `true` if the server may only listen, where
+    /// it has no effect.
     pub(crate) fn resolves_by_tcp(&self) -> bool {
         !self.confinement.udp && !self.uses_no_network()
     }

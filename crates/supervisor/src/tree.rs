@@ -197,12 +197,12 @@ fn close_all_but(keep: &[&File]) -> io::Result<()> {
 /// the server. Waits until the launcher has done so, or has failed. Returns the launcher, and how many helper processes
 /// are between this process and the server.
 fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32), Report> {
-    let supervisor = getpid().as_raw();
+    let supervisor_pid = getpid().as_raw();
     let is_without_namespaces =
         Confinement::from_words(words).is_some_and(|confinement| confinement.without_namespaces);
     let mut stage = match is_without_namespaces {
-        true => Stage::BeginWithoutNamespaces { supervisor },
-        false => Stage::Begin { supervisor },
+        true => Stage::BeginWithoutNamespaces { supervisor_pid },
+        false => Stage::Begin { supervisor_pid },
     };
     loop {
         let (launcher, verdict) = launch(stage, words, command)?;
@@ -215,9 +215,9 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
         }
         // This only collects the launcher: the verdict has the reason why it failed.
         let _ = waitpid(launcher, None);
-        if verdict.starts_with("bare ") && stage == (Stage::Begin { supervisor }) {
+        if verdict.starts_with("bare ") && stage == (Stage::Begin { supervisor_pid }) {
             // The system's namespaces do not work: start again without them.
-            stage = Stage::BeginWithoutNamespaces { supervisor };
+            stage = Stage::BeginWithoutNamespaces { supervisor_pid };
             continue;
         }
         return Err(match verdict.strip_prefix("exec ").map(str::parse) {

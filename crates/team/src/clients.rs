@@ -91,7 +91,7 @@ impl Client {
     }
 
     /// The host that publishes the document of the client, if there is one.
-    pub(crate) fn publishing_host(&self) -> Option<String> {
+    pub(crate) fn document_host(&self) -> Option<String> {
         document_url(&self.id).and_then(|url| url.host_str().map(ToOwned::to_owned))
     }
 }

@@ -36,7 +36,8 @@ SQL
 "#;
 
 /// The script that copies the database files from `$TEMPLATE`, unless the folder already has some, and then runs the
-/// server in place of the shell.
+/// server in place of the shell. Files that were copied from a running server have a stale `postmaster.pid`. The
+/// numbers keep a server small, because many tests run at once.
 const RUN: &str = r#"
 { test -d data || { cp -R "$TEMPLATE" data && printf '%s\n' "$SETTINGS" >>data/postgresql.conf; }; } &&
 rm -f data/postmaster.pid && exec "$BIN/postgres" -D data -c listen_addresses= -c unix_socket_directories="$PWD" \
@@ -51,7 +52,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a Postgres, and returns when it accepts connections.
+    /// Starts a Postgres, and returns when it accepts connections. Postgres ends with the thread that called this.
     ///
     /// # Panics
     /// When Postgres is not installed (Debian's package `postgresql`), or does not start.
@@ -115,12 +116,13 @@ impl Postgres {
 
     /// Runs `sql` as `role` with `psql`, and so without the code under test. Returns a line for each row, with `|`
     /// between columns. With a `tenant`, the SQL sees only the rows of that tenant, unless row-level
-    /// security does not bind `role`.
+    /// security does not bind `role`. The name of the tenant must not contain `'`.
     ///
     /// # Panics
-    /// When the database refuses `sql`.
+    /// When the database refuses `sql`, or there is no `psql` on the path.
     #[must_use]
     pub fn rows(&self, role: &str, tenant: Option<&str>, sql: &str) -> String {
+        // Any version will do, so this need not be the one in `programs()`.
         let mut psql = Command::new("psql");
         psql.args([
             "--no-psqlrc",
@@ -139,16 +141,49 @@ impl Postgres {
     }
 
     /// The URL of its database, for the role that owns it.
+    ///
+    /// # Panics
+    /// As [`Self::url_of`].
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("toolrack", "toolrack")
     }
 
     /// The URL of a database for a role: `toolrack`, `above` (which row-level security does not bind), or `postgres`.
+    ///
+    /// # Panics
+    /// When the path of the temporary folder is not UTF-8.
     #[must_use]
     pub fn url_of(&self, role: &str, database: &str) -> String {
         let socket: String = self.folder.path().to_str().expect("a path of UTF-8").replace('/', "%2F");
         format!("postgres://{role}@{socket}/{database}")
+    }
+
+    /// Starts a PgBouncer in front of Postgres. It has two connections to Postgres, and lends one to a client for a
+    /// single transaction at a time.
+    ///
+    /// # Panics
+    /// When PgBouncer is not installed (Debian's package `pgbouncer`), or does not start.
+    #[must_use]
+    pub fn pooler(&self) -> Pooler {
+        let folder = create_folder();
+        let pooler_folder = folder.path().to_str().expect("a path of UTF-8");
+        let postgres_folder = self.folder.path().to_str().expect("a path of UTF-8");
+        // As Postgres does, `any` asks for no password. sqlx sends `extra_float_digits`, which PgBouncer refuses
+        // otherwise.
+        let settings = format!(
+            "[databases]\ntoolrack = host={postgres_folder} port=5432 dbname=toolrack user=toolrack\n[pgbouncer]\n\
+             listen_addr =\nunix_socket_dir = {pooler_folder}\nauth_type = any\npool_mode = transaction\n\
+             default_pool_size = 2\nignore_startup_parameters = extra_float_digits\n",
+        );
+        let file = folder.path().join("pgbouncer.ini");
+        fs::write(&file, settings).expect("writing the settings of PgBouncer");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("making the settings readable");
+        // PgBouncer needs no programs of Postgres.
+        let mut run = script_command("exec /usr/sbin/pgbouncer pgbouncer.ini", folder.path(), Path::new(""));
+        let mut server = run.stderr(Stdio::piped()).spawn().expect("starting PgBouncer");
+        wait_for(&mut server, "process up");
+        Pooler { folder, server }
     }
 
     /// The folder with the socket and the data of Postgres.
@@ -169,33 +204,6 @@ fn start_server(programs: &Path, folder: &Path, initial_data: Option<(&Path, &st
     let mut server = run.spawn().expect("starting Postgres");
     wait_for(&mut server, READY);
     server
-}
-
-impl Postgres {
-    /// Starts a PgBouncer in front of Postgres. It has two connections to Postgres, and lends one to a client for a
-    /// single transaction at a time.
-    ///
-    /// # Panics
-    /// When PgBouncer is not installed (Debian's package `pgbouncer`), or does not start.
-    #[must_use]
-    pub fn pooler(&self) -> Pooler {
-        let folder = create_folder();
-        let socket = folder.path().to_str().expect("a path of UTF-8");
-        let behind = self.folder.path().to_str().expect("a path of UTF-8");
-        let settings = format!(
-            "[databases]\ntoolrack = host={behind} port=5432 dbname=toolrack user=toolrack\n[pgbouncer]\n\
-             listen_addr =\nunix_socket_dir = {socket}\nauth_type = any\npool_mode = transaction\n\
-             default_pool_size = 2\nignore_startup_parameters = extra_float_digits\n",
-        );
-        let file = folder.path().join("pgbouncer.ini");
-        fs::write(&file, settings).expect("writing the settings of PgBouncer");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("making the settings readable");
-        // PgBouncer needs no programs of Postgres.
-        let mut run = script_command("exec /usr/sbin/pgbouncer pgbouncer.ini", folder.path(), Path::new(""));
-        let mut server = run.stderr(Stdio::piped()).spawn().expect("starting PgBouncer");
-        wait_for(&mut server, "process up");
-        Pooler { folder, server }
-    }
 }
 
 /// A running PgBouncer. Dropping it, or the end of the test, ends it.
@@ -257,7 +265,7 @@ fn programs() -> PathBuf {
 fn template(programs: &Path) -> PathBuf {
     let owner = if Uid::effective().is_root() { UNPRIVILEGED } else { Uid::effective().as_raw() };
     let version = programs.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
-    // Another script makes other files, and needs another name: files of an older one may be there for months.
+    // The hash in the name keeps files that an older version of the script made from being used.
     let mut script_hash = DefaultHasher::new();
     CREATE.hash(&mut script_hash);
     let name = format!("toolrack-test-postgres-{version}-{owner}-{:016x}", script_hash.finish());
@@ -279,7 +287,7 @@ fn is_folder_of(path: &Path, owner: u32) -> bool {
 }
 
 /// Moves a folder with files to `target`. If another test has done so meanwhile, deletes this folder instead. Panics if
-/// `target` then is no folder of `owner`, because its files may be anything.
+/// `target` then is no folder of `owner`: another user may have put any files there.
 fn move_once(folder: TempDir, target: &Path, owner: u32) {
     match fs::rename(folder.path(), target) {
         // The folder has its final name now: do not try to delete it under the temporary one.

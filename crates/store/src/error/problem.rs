@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use super::StoreError;
 
 /// Stands in the field `path` of errors about a database server, which has no file. It does not name the server:
-/// callers read these errors, too, and must not learn where the server is.
+/// the callers of tools get these errors, too, and must not learn where the server is.
 #[cfg(feature = "postgres")]
 const PATH_PLACEHOLDER: &str = "the database";
 
@@ -19,7 +19,7 @@ pub enum DatabaseProblem {
     /// The URL of the database cannot be read.
     #[error("has a URL that cannot be parsed: write it as postgres://USER:PASSWORD@HOST/NAME")]
     Url,
-    /// No tenant can have this name.
+    /// No tenant can have this name: `*` stands for the rows that are read before the tenant is known.
     #[error("cannot store rows of a tenant whose name is empty, contains NUL or is `*`")]
     Tenant,
     /// The server does not answer.
@@ -75,7 +75,8 @@ pub enum DatabaseProblem {
 
 #[cfg(feature = "postgres")]
 impl StoreError {
-    /// Returns the error for a problem of the database server `name` that this program has found itself.
+    /// Returns the error for a problem of the database server `name` that this program found without an error of
+    /// Postgres.
     pub(crate) fn of_database(name: &str, problem: DatabaseProblem) -> Self {
         Self::Database { database: name.to_owned(), problem, source: None }
     }
@@ -103,6 +104,7 @@ fn problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
         sqlx::Error::PoolTimedOut => return Some(DatabaseProblem::Connections),
         // `with_time_limit` makes this error for a statement that took longer than its limit.
         sqlx::Error::Io(error) if error.kind() == ErrorKind::TimedOut => return Some(DatabaseProblem::Slow),
+        // A pool is closed only at exit, when the advice on the URL reaches no user.
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolClosed => {
             return Some(DatabaseProblem::Unreachable);
         }

@@ -91,7 +91,7 @@ pub(crate) fn run_keeper(command: &Command<'_>, verdict: &mut Option<File>) -> R
         move_above_fixed_fds(verdict_fd.try_clone().map_err(failed)?.into()).map_err(failed)?,
         move_above_fixed_fds(exit_writer.into()).map_err(failed)?,
     ];
-    let stage = Stage::First { keeper: getpid().as_raw(), has_own_network };
+    let stage = Stage::NamespaceInit { keeper_pid: getpid().as_raw(), has_own_network };
     let words = stage.command(command.words.iter().cloned());
     let first = start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD), (exit_writer.as_raw_fd(), EXIT_FD)])
         .map_err(|errno| Failure::NoNamespaces(errno.to_string()))?;

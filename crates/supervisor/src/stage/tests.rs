@@ -7,9 +7,10 @@ fn words(line: &str) -> Vec<OsString> {
 #[test]
 fn every_stage_survives_its_word_and_starts_this_program_again() {
     let both = [false, true];
-    let mut stages = vec![Stage::Begin { supervisor: 7 }, Stage::BeginWithoutNamespaces { supervisor: i32::MAX }];
+    let mut stages =
+        vec![Stage::Begin { supervisor_pid: 7 }, Stage::BeginWithoutNamespaces { supervisor_pid: i32::MAX }];
     for has_own_network in both {
-        stages.push(Stage::First { keeper: 8, has_own_network });
+        stages.push(Stage::NamespaceInit { keeper_pid: 8, has_own_network });
         stages.extend(both.map(|has_own_proc| Stage::Inside(Isolation { has_own_proc, has_own_network })));
     }
     for stage in stages {

@@ -12,14 +12,14 @@ use sha2::{Digest as _, Sha256};
 /// The beginning of an Ed25519 public key in DER (RFC 8410, 4), before its 32 bytes.
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// Why a text is not a key of the expected kind.
+/// Why a text is not a key of the expected kind. Each text continues the name of the setting or file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadKey {
-    /// No private key.
+    /// No Ed25519 private key as PKCS#8 in PEM.
     #[error("is no private key: write one as `openssl genpkey -algorithm ed25519` does")]
     Private,
-    /// No public key.
+    /// No Ed25519 public key.
     #[error("is no public key of Ed25519, in PEM or as JWK")]
     Public,
 }
@@ -38,10 +38,10 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Reads a private key: PKCS#8 in PEM.
+    /// Reads an Ed25519 private key: PKCS#8 in PEM.
     ///
     /// # Errors
-    /// [`BadKey::Private`]
+    /// [`BadKey::Private`] for every other text.
     pub fn from_pem(pem: &str) -> Result<Self, BadKey> {
         let der = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| BadKey::Private)?;
         let pair = Ed25519KeyPair::from_pkcs8(der.secret_pkcs8_der()).map_err(|_| BadKey::Private)?;
@@ -75,10 +75,10 @@ struct Jwk<'a> {
 }
 
 impl PublicKey {
-    /// Reads a key, in PEM or as JWK.
+    /// Reads an Ed25519 key, in PEM or as JWK.
     ///
     /// # Errors
-    /// [`BadKey::Public`]
+    /// [`BadKey::Public`] for every other text.
     pub fn read(text: &str) -> Result<Self, BadKey> {
         Self::from_jwk(text).or_else(|| Self::from_pem(text)).ok_or(BadKey::Public)
     }
@@ -95,22 +95,23 @@ impl PublicKey {
         Some(Self(der.strip_prefix(&SPKI_PREFIX)?.try_into().ok()?))
     }
 
-    /// Returns the key as JWK, with its id.
+    /// Returns the key as JWK, with its id: one line, with a line feed.
     #[must_use]
     pub fn to_jwk(self) -> String {
+        // Always the same bytes, because the export never replaces an object by another.
         let required = self.required_members();
         let members = required.trim_end_matches('}');
         format!("{members},\"alg\":\"EdDSA\",\"use\":\"sig\",\"kid\":\"{}\"}}\n", self.id())
     }
 
-    /// Returns the id of the key: the thumbprint of the JWK (RFC 7638).
+    /// Returns the id of the key: the SHA-256 thumbprint of the JWK (RFC 7638), in base64url.
     #[must_use]
     pub fn id(&self) -> String {
         URL_SAFE_NO_PAD.encode(Sha256::digest(self.required_members()))
     }
 
-    /// The JSON whose hash is the thumbprint. It is written by hand, because the order and every byte count (RFC 7638,
-    /// 3.2).
+    /// The JSON whose hash is the thumbprint. It is written by hand, because the hash depends on the order and on each
+    /// byte (RFC 7638, 3.2).
     fn required_members(&self) -> String {
         let x = URL_SAFE_NO_PAD.encode(self.0);
         format!("{{\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"{x}\"}}")

@@ -102,7 +102,10 @@ async fn read_request(
         Ok(request) if is_for(door, &request, &person.member) => Ok((request, person)),
         Ok(request) => {
             let why = "this person is no member of the tenant whose endpoint the parameter resource names";
-            Err(NoCode::ClientError(ClientError { reply: request.reply, code: "invalid_target", why }, person.member))
+            Err(NoCode::ClientError(
+                ClientError { reply_target: request.reply_target, code: "invalid_target", why },
+                person.member,
+            ))
         }
         Err(client_error) => Err(NoCode::ClientError(client_error, person.member)),
     }
@@ -128,7 +131,8 @@ async fn carry_out_answer(door: &FrontDoor, headers: &HeaderMap, form: &Paramete
         return Err(bad_request("wrong_seal", why));
     }
     if form.get("answer") != Some("allow") {
-        let client_error = ClientError { reply: request.reply, code: "access_denied", why: "the person refused" };
+        let client_error =
+            ClientError { reply_target: request.reply_target, code: "access_denied", why: "the person refused" };
         return Ok(redirect_with_error(door, &client_error));
     }
     allow(door, &request, &person).await
@@ -142,12 +146,12 @@ async fn allow(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn) ->
             return Err(PageError { code: "server_error", why: error.to_string(), is_server_error: true }.into());
         }
     };
-    let (member, client) = (&person.member, &request.reply.client);
+    let (member, client) = (&person.member, &request.reply_target.client);
     let grant = NewGrant {
         owner: MemberIdentity { issuer: member.issuer(), subject: member.subject() },
         client: &client.id,
         client_name: &client.name,
-        redirect_uri: &request.reply.redirect_uri,
+        redirect_uri: &request.reply_target.redirect_uri,
         challenge: &request.challenge,
         resource: &request.resource,
         scope: &request.scope,
@@ -157,7 +161,7 @@ async fn allow(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn) ->
     if !door.store.begin_grant(&grant, &caller_of(member, Some(&client.name))).await? {
         return Err(NoCode::SignIn);
     }
-    Ok(see_other(&reply_address(door, &request.reply, &[("code", &code)])))
+    Ok(see_other(&reply_address(door, &request.reply_target, &[("code", &code)])))
 }
 
 /// Returns the response to a browser that gets neither the page nor the code.
@@ -177,7 +181,7 @@ async fn no_code_response(door: &FrontDoor, no_code: NoCode, query: &str) -> Res
                 door: "authorize",
                 code: client_error.code,
                 why: client_error.why,
-                client: Some(&client_error.reply.client.name),
+                client: Some(&client_error.reply_target.client.name),
                 by: Some(&member),
                 ..DoorRefusal::default()
             };
@@ -210,7 +214,7 @@ async fn error_page(door: &FrontDoor, page_error: PageError) -> Response {
 fn redirect_with_error(door: &FrontDoor, client_error: &ClientError) -> Response {
     see_other(&reply_address(
         door,
-        &client_error.reply,
+        &client_error.reply_target,
         &[("error", client_error.code), ("error_description", client_error.why)],
     ))
 }

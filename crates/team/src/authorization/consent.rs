@@ -1,5 +1,5 @@
 //! Makes the page that asks the user whether a client may act in their name. The form of the page has a seal: a code
-//! (HMAC) that ties the form to the content of the page and to one browser.
+//! (HMAC) that ties the form to the client's request and to one browser.
 
 use axum::response::Response;
 use chrono::Utc;
@@ -49,15 +49,23 @@ impl<'a> Form<'a> {
         mac.map(|mac| HEXLOWER_PERMISSIVE.encode(&mac)).unwrap_or_default()
     }
 
-    /// The seal over everything that the page shows, with the length of each part, so that no byte can move from one
-    /// part to the next. Its key is the secret in the browser's cookie, which pages of other sites cannot read.
+    /// The seal over the client's request and the time limit, with the length of each part, so that no byte can move
+    /// from one part to the next. Its key is the secret in the cookie of the browser in which the user is signed in;
+    /// pages of other sites cannot read it.
     fn mac(&self, request: &ConsentRequest, person: &SignedIn) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(person.cookie.as_bytes()).ok()?;
-        let client = &request.reply.client;
+        let client = &request.reply_target.client;
         let expires_at = self.expires_at.to_string();
-        for part in
-            ["consent", &expires_at, self.query, &client.id, &client.name, &request.reply.redirect_uri, &request.scope]
-        {
+        // "consent" keeps this seal apart from any other use of the key.
+        for part in [
+            "consent",
+            &expires_at,
+            self.query,
+            &client.id,
+            &client.name,
+            &request.reply_target.redirect_uri,
+            &request.scope,
+        ] {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part.as_bytes());
         }
@@ -67,17 +75,18 @@ impl<'a> Form<'a> {
 
 /// Returns the page that asks the user whether the client may act in their name.
 pub(super) fn consent_page(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn, form: &Form<'_>) -> Response {
-    let client = &request.reply.client;
-    let (answer_to, warning) = destination(&request.reply.redirect_uri);
+    let client = &request.reply_target.client;
+    let (answer_to, warning) = destination(&request.reply_target.redirect_uri);
     let body = html! {
         p { "A client that calls itself " strong { "“" (client.name) "”" } " wants to use the tools of this team in your name." }
         dl {
             dt { "You are" } dd { (person.member.name()) }
             dt { "Tenant" } dd { (person.member.tenant()) }
+            // The issuer is the address of the team.
             dt { "Team" } dd { (door.issuer()) }
             dt { "Answer goes to" } dd { (answer_to) }
-            @if let Some(host) = client.publishing_host() { dt { "Described by" } dd { (host) } }
-            dt { "It may" } dd { (permission(door, request)) ", until you end this (" (request.scope) ")" }
+            @if let Some(host) = client.document_host() { dt { "Described by" } dd { (host) } }
+            dt { "It may" } dd { (permission(door, request)) " (" (request.scope) "), until you end this" }
         }
         p { (warning) " The client chose its name itself. Allow this only if you began it just now." }
         form method="post" action="/oauth/authorize" {
@@ -94,7 +103,7 @@ pub(super) fn consent_page(door: &FrontDoor, request: &ConsentRequest, person: &
             p.small { "Not " (person.member.name()) "? " button.plain type="submit" { "Sign in as another user" } }
         }
     };
-    page(StatusCode::OK, "Allow this client?", &body, &form_targets(door, &request.reply.redirect_uri))
+    page(StatusCode::OK, "Allow this client?", &body, &form_targets(door, &request.reply_target.redirect_uri))
 }
 
 /// Describes the tools that the client may call.
@@ -127,8 +136,8 @@ fn local_host(redirect_uri: &str) -> &str {
     host.split(['?', '#', ';', ',']).next().unwrap_or_default()
 }
 
-/// Returns the sources for `form-action`, which also has to allow the redirects that follow: to the client, from there
-/// to any https site, and to the provider, where another user can sign in.
+/// Returns the sources of the directive `form-action` (CSP). Browsers apply it to the redirects after the form, too: to
+/// the client, which may send them on to any https site, and to the provider, where another user can sign in.
 fn form_targets(door: &FrontDoor, redirect_uri: &str) -> String {
     let client = match target_of(redirect_uri) {
         // `https:` is allowed below.
@@ -156,7 +165,11 @@ mod tests {
         let (id, redirect_uris) = ("trc_1".to_owned(), vec![redirect_uri.to_owned()]);
         let client = RegisteredClient { id, name: name.to_owned(), redirect_uris };
         ConsentRequest {
-            reply: ReplyTarget { client: Arc::new(client.into()), redirect_uri: redirect_uri.to_owned(), state: None },
+            reply_target: ReplyTarget {
+                client: Arc::new(client.into()),
+                redirect_uri: redirect_uri.to_owned(),
+                state: None,
+            },
             scope: "mcp".to_owned(),
             challenge: String::new(),
             resource: "https://tools.example/mcp".to_owned(),
@@ -193,8 +206,8 @@ mod tests {
         let (request, person) = (consent_request("A client", "https://client.example/back"), ann("cookie"));
         let mut moved = consent_request("A client", "https://client.example/back");
         moved.scope = "cp".to_owned();
-        let shorter = moved.reply.redirect_uri.clone() + "m";
-        moved.reply.redirect_uri = shorter;
+        let shorter = moved.reply_target.redirect_uri.clone() + "m";
+        moved.reply_target.redirect_uri = shorter;
         let form = Form::new("x");
         assert!(!form.is_sealed_by(&form.seal(&request, &person), &moved, &person));
     }

@@ -25,7 +25,7 @@ pub(super) struct ReplyTarget {
 /// A request that a person can be asked about.
 #[derive(Clone, Debug)]
 pub(super) struct ConsentRequest {
-    pub(super) reply: ReplyTarget,
+    pub(super) reply_target: ReplyTarget,
     pub(super) scope: String,
     pub(super) challenge: String,
     /// The address of the MCP endpoint for which the client's tokens will be valid.
@@ -44,7 +44,7 @@ pub(super) struct PageError {
 /// An error that the client gets.
 #[derive(Debug)]
 pub(super) struct ClientError {
-    pub(super) reply: ReplyTarget,
+    pub(super) reply_target: ReplyTarget,
     pub(super) code: &'static str,
     pub(super) why: &'static str,
 }
@@ -104,7 +104,7 @@ pub(super) async fn find_reply_target(
 /// Reads what the client asks for: a code, with PKCE by S256.
 pub(super) fn consent_request(
     door: &FrontDoor,
-    reply: ReplyTarget,
+    reply_target: ReplyTarget,
     parameters: &Parameters,
 ) -> Result<ConsentRequest, ClientError> {
     let parsed = read_scope_and_challenge(parameters).and_then(|(scope, challenge)| {
@@ -113,8 +113,8 @@ pub(super) fn consent_request(
         Ok((scope, challenge, door.resource(endpoint)))
     });
     match parsed {
-        Ok((scope, challenge, resource)) => Ok(ConsentRequest { reply, scope, challenge, resource }),
-        Err((code, why)) => Err(ClientError { reply, code, why }),
+        Ok((scope, challenge, resource)) => Ok(ConsentRequest { reply_target, scope, challenge, resource }),
+        Err((code, why)) => Err(ClientError { reply_target, code, why }),
     }
 }
 

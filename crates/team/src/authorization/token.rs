@@ -1,5 +1,5 @@
 //! Serves `POST /oauth/token`, with which a client gets tokens for a code, and new tokens for a refresh token (OAuth
-//! 2.1, 4.1.3 and 4.3).
+//! 2.1, 4.1.3 and 4.3). The [`FrontDoor`] has what this takes: the team with its endpoints, and the store.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ use crate::{
 
 /// How long an access token is valid.
 const ACCESS_TIME: TimeDelta = TimeDelta::hours(1);
-/// The maximum number of access tokens of one grant that are valid at the same time. A client that has as many must
-/// wait until one expires.
+/// The maximum number of access tokens of one grant that are valid at the same time. A client that has this many
+/// must wait until one of them expires.
 const MAX_ACCESS: usize = 8;
 /// The allowed lengths of a PKCE verifier, in bytes (RFC 7636, 4.1).
 const VERIFIER_LENGTHS: std::ops::RangeInclusive<usize> = 43..=128;
@@ -58,8 +58,8 @@ async fn exchange(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<
     exchanged.map_err(|failure| failure.of_client(Some(client)))
 }
 
-/// Reads the parameters of a public client. Fails if a parameter occurs twice, or if the client tries to authenticate
-/// itself.
+/// Reads the parameters of a public client. Fails if a parameter occurs twice, or if the header `Authorization` is
+/// there.
 pub(super) fn read_form(headers: &HeaderMap, body: &[u8]) -> Result<Parameters, Failure> {
     let wrong = |why: &str| Failure::new("invalid_request", why);
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -67,6 +67,7 @@ pub(super) fn read_form(headers: &HeaderMap, body: &[u8]) -> Result<Parameters, 
     if !media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Err(wrong("the request must be application/x-www-form-urlencoded"));
     }
+    // A secret in the body is ignored, like every parameter that is not known here (RFC 6749, 3.2).
     if headers.contains_key(AUTHORIZATION) {
         let why = "only public clients are served here: send client_id as a parameter, without a secret";
         return Err(Failure::new("invalid_client", why));
@@ -91,7 +92,7 @@ async fn exchange_code(door: &FrontDoor, form: &Parameters, client: &str) -> Res
     // Clients of OAuth 2.1 do not send it, because PKCE ties the code to its request; clients of OAuth 2.0 do (OAuth
     // 2.1, 10.2).
     let redirect_uri = form.get("redirect_uri");
-    let endpoint = endpoint_in(door, form)?;
+    let endpoint = named_endpoint(door, form)?;
     let (grant, why) = match door.store.take_code(TokenHash::of(code)).await? {
         CodeUse::Good(grant) => {
             match code_mismatch(&grant, client, redirect_uri, verifier)
@@ -99,9 +100,10 @@ async fn exchange_code(door: &FrontDoor, form: &Parameters, client: &str) -> Res
             {
                 None => {
                     let refresh = RefreshToken::first()?;
+                    // Stored first: if the grant has ended by the next line, `end_grant` also revokes this token.
                     let tokens = issue_tokens(door, &grant, &refresh).await?;
-                    let is_first = door.store.set_first_refresh(&grant.family, refresh.hash()).await?;
-                    if is_first {
+                    let was_set = door.store.set_first_refresh(&grant.family, refresh.hash()).await?;
+                    if was_set {
                         return Ok(tokens);
                     }
                     (grant, "the grant ended meanwhile")
@@ -138,7 +140,7 @@ fn code_mismatch(grant: &Grant, client: &str, redirect_uri: Option<&str>, verifi
 async fn exchange_refresh_token(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
     let unknown = || Failure::new("invalid_grant", "there is no such refresh token, or its grant has ended");
     let old = RefreshToken::read(required(form, "refresh_token")?).ok_or_else(unknown)?;
-    let endpoint = endpoint_in(door, form)?;
+    let endpoint = named_endpoint(door, form)?;
     // Only checks the scope: there is one scope, which the grant has.
     granted_scope(form.get("scope")).map_err(|(code, why)| Failure::new(code, why))?;
     let grant = match door.store.find_refresh(old.hash()).await? {
@@ -150,11 +152,13 @@ async fn exchange_refresh_token(door: &FrontDoor, form: &Parameters, client: &st
         _ => return Err(unknown()),
     };
     if let Some(why) = endpoint_mismatch(door, &grant, endpoint) {
+        // The grant stays: unlike a code, the refresh token is not used up yet, so the client may try again.
         return Err(Failure::new("invalid_target", why).of_member(&grant.member));
     }
     if door.team.tenant(grant.member.tenant()).is_none() {
-        return end_grant(door, &grant, "the tenant of this member is no longer one of the team").await;
+        return end_grant(door, &grant, "the tenant of this member no longer belongs to the team").await;
     }
+    // The store leaves out expired tokens.
     if door.store.team_tokens(TokenFilter::Family(&grant.family)).await?.len() >= MAX_ACCESS {
         let why = "this client renews its tokens too often: its present tokens are valid for up to an hour";
         return Err(Failure::too_many(why).of_member(&grant.member));
@@ -162,6 +166,7 @@ async fn exchange_refresh_token(door: &FrontDoor, form: &Parameters, client: &st
     let next = old.next()?;
     let (secret, access) = access_token(door, &grant)?;
     let caller = caller_of(&grant.member, Some(&grant.client_name));
+    // Both tokens have the same handle, so the hash of the whole is enough for the next one.
     if !door.store.renew_grant(&grant, (old.hash(), next.hash().token), &access, &caller).await? {
         return end_grant(door, &grant, REFRESH_TOKEN_REUSED).await;
     }
@@ -176,17 +181,18 @@ const REFRESH_TOKEN_REUSED: &str = "the refresh token was used before: all token
 async fn end_grant(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Failure> {
     let by = caller_of(&grant.member, Some(&grant.client_name));
     door.store.end_grant(&grant.family, &by).await?;
-    // Also revokes an access token that was stored after its grant had ended.
+    // Also the access token that `exchange_code` stores before it learns that the grant has ended.
     door.store.revoke_tokens(TokenFilter::Family(&grant.family), &by).await?;
     Err(Failure::new("invalid_grant", why).of_member(&grant.member))
 }
 
 /// Returns the MCP endpoint that the client names. `None` if the client names no endpoint, which means the endpoint of
 /// its grant (RFC 8707, 2.2).
-fn endpoint_in<'f>(door: &FrontDoor, form: &'f Parameters) -> Result<Option<Endpoint<'f>>, Failure> {
-    let is_named = form.all("resource").next().is_some();
-    let endpoint = door.endpoint_in(form).map_err(|why| Failure::new("invalid_target", why))?;
-    Ok(is_named.then_some(endpoint))
+fn named_endpoint<'f>(door: &FrontDoor, form: &'f Parameters) -> Result<Option<Endpoint<'f>>, Failure> {
+    if form.all("resource").next().is_none() {
+        return Ok(None);
+    }
+    door.endpoint_in(form).map(Some).map_err(|why| Failure::new("invalid_target", why))
 }
 
 /// Returns the reason why `grant` allows no tokens for the endpoint that the client names. `None` if it allows them.
@@ -197,7 +203,7 @@ fn endpoint_mismatch(door: &FrontDoor, grant: &Grant, named: Option<Endpoint<'_>
 
 /// Creates an access token of `grant`. Returns it, and what the store keeps of it.
 fn access_token(door: &FrontDoor, grant: &Grant) -> Result<(Secret, NewToken), Failure> {
-    // The team may have moved to another address since.
+    // The address of the team may have changed after the user agreed.
     let endpoint = door.endpoint_of(&grant.resource).ok_or_else(|| {
         Failure::new("invalid_grant", "the person allowed an MCP endpoint that this server no longer has")
     })?;
@@ -209,6 +215,7 @@ fn access_token(door: &FrontDoor, grant: &Grant) -> Result<(Secret, NewToken), F
         client: Some(grant.client.clone()),
         family: Some(grant.family.clone()),
         profile: endpoint.profile().map(ToOwned::to_owned),
+        // Never `None` (no end), because the time of now never overflows.
         ends_at: Utc::now().checked_add_signed(ACCESS_TIME),
     };
     Ok((secret, token))
@@ -225,7 +232,7 @@ async fn issue_tokens(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -
     Ok(response(grant, &secret, refresh))
 }
 
-/// Returns the response with both tokens (RFC 6749, 5.1).
+/// Returns the response with both tokens (RFC 6749, 5.1). [`respond`] adds `Cache-Control: no-store`.
 fn response(grant: &Grant, access: &Secret, refresh: &RefreshToken) -> Response {
     let body = json!({
         "access_token": access.reveal(),

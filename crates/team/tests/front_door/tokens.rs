@@ -227,7 +227,7 @@ async fn a_tenant_that_leaves_the_team_takes_the_clients_of_its_members_along() 
     assert_eq!(stage.refresh(&client, &refresh, &[]).await.error(), "invalid_grant", "also when the tenant is back");
     let refusals = stage.audit().await.into_iter().filter(|entry| entry.kind == "refused_at_the_door");
     let whys: Vec<_> = refusals.filter_map(|entry| entry.why).collect();
-    assert!(whys.iter().any(|why| why.contains("no longer one of the team")), "{whys:?}");
+    assert!(whys.iter().any(|why| why.contains("no longer belongs to the team")), "{whys:?}");
 }
 
 #[tokio::test]

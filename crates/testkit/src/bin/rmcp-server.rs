@@ -1,12 +1,11 @@
 //! A real server of the modern era (2026-07-28), written with the official Rust SDK, over stdio or Streamable HTTP.
 //!
-//! `rmcp-server stdio` speaks on stdin and stdout. `rmcp-server http` prints `listening URL` and ends with its stdin.
-//! [`Demo::call_tool`] lists its tools. Unlike the fake server, it shows that a client works with a server that
-//! others have written.
+//! `rmcp-server stdio` speaks on stdin and stdout. `rmcp-server http` prints `listening URL` and ends when its stdin
+//! is closed. Its tools are in [`Demo::tools`]. Unlike the fake server (`toolrack_testkit::fake`), it shows that a
+//! client works with a server that others have written.
 
 use std::{
     io::Write as _,
-    process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -49,13 +48,14 @@ struct Shared {
 
 impl Demo {
     fn tools(&self) -> Vec<Tool> {
+        // A client repeats the argument with `x-mcp-header` in the HTTP header `Mcp-Param-Name`.
         let fixed = [
             ("greet", "Greets a person", json!({"name": {"type": "string", "x-mcp-header": "Name"}})),
             ("count", "Counts, with progress", json!({"to": {"type": "integer"}})),
             ("ask", "Asks the person for a name", json!({})),
             ("grow", "Adds a tool, once a client listens", json!({"tool": {"type": "string"}})),
             ("wait", "Waits until it is cancelled", json!({})),
-            ("waiters", "Waits until `wait` waits", json!({})),
+            ("waiters", "Returns once a call of `wait` is waiting", json!({})),
             ("cancellations", "How often `wait` was cancelled, once none waits any more", json!({})),
         ];
         let added_tools = self.0.added_tools.borrow().clone();
@@ -108,13 +108,15 @@ impl Demo {
 
     async fn grow(&self, tool: &str) -> CallToolResponse {
         let mut subscriptions = self.0.subscriptions.subscribe();
-        // This wait and the two below cannot fail, because `self` owns the senders.
+        // This wait and the two below cannot fail, because `self` owns the senders. `is_ok` ends the borrow of the
+        // count.
         let _ = subscriptions.wait_for(|open| *open > 0).await.is_ok();
         self.0.added_tools.send_modify(|added_tools| added_tools.push(tool.to_owned()));
         text_response(format!("grew {tool}"))
     }
 
     async fn wait(&self, context: &RequestContext<RoleServer>) -> CallToolResponse {
+        // Dropped last, so that `cancellations` finds this call counted.
         let _waiting = CountGuard::new(&self.0.waiting);
         // Over stdio, the SDK cancels the token. Over HTTP, it drops this future when the client closes the stream.
         let _cancelled = CountOnDrop(&self.0.cancelled);
@@ -216,6 +218,7 @@ impl ServerHandler for Demo {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        // Before the count, because `grow` adds a tool as soon as this subscription is counted.
         let mut added_tools = self.0.added_tools.subscribe();
         let _listening = CountGuard::new(&self.0.subscriptions);
         loop {
@@ -247,7 +250,8 @@ async fn over_http() -> std::io::Result<()> {
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn main() {
+    // Errors are not printed: the tests look at what the client says.
     let served = match std::env::args().nth(1).as_deref() {
         Some("stdio") => match Demo::default().serve(rmcp::transport::stdio()).await {
             Ok(service) => service.waiting().await.is_ok(),

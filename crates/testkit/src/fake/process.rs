@@ -1,5 +1,5 @@
 //! What the fake (a scripted MCP server for tests) does as a process: its descriptors, signals, children and deaths.
-//! Tests ask for it with *faults* on its command line.
+//! Tests choose this behaviour with *faults*, the options on its command line.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -21,6 +21,7 @@ pub(crate) struct Descriptor {
 
 /// The descriptors that are open now, without the one that lists them.
 pub(crate) fn open_descriptors() -> Vec<Descriptor> {
+    // The descriptor that lists them is a link to this name, not to `self`.
     let own_folder = format!("/proc/{}/fd", std::process::id());
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let mut descriptors: Vec<Descriptor> = entries
@@ -45,7 +46,7 @@ pub(crate) enum Death {
 }
 
 impl Death {
-    /// The exit of the faults that say "exits with status 7". Tests look for this status.
+    /// How a process ends for the faults that are described as "exits with status 7". Tests look for this status.
     pub(crate) const STATUS_7: Self = Self::Exit(7);
 
     /// Reads `exit:N` or `signal:N`.
@@ -105,7 +106,7 @@ pub(crate) fn misbehave_at_start(faults: &Faults) -> io::Result<()> {
         fill_stderr(bytes);
     }
     if let Some(bytes) = faults.number(Fault::StderrLine) {
-        // A closed stderr does not end the server.
+        // No line feed: the host must not keep a line without an end. A closed stderr does not end the server.
         let _ = io::stderr().write_all(&vec![b'e'; usize::try_from(bytes).unwrap_or(usize::MAX)]);
     }
     if let Some(code) = faults.number(Fault::ExitAtStart) {
@@ -130,7 +131,8 @@ pub(crate) fn fill_stderr(bytes: u64) {
     }
 }
 
-/// Starts a child that sleeps for an hour with this process's stdout and stderr; returns its process id once it runs.
+/// Starts a child (for the host, a grandchild) that keeps this process's stdout and stderr open, and sleeps for an
+/// hour. Returns its process id once it runs.
 pub(crate) fn start_grandchild(setsid: bool, ignore_term: bool) -> io::Result<u32> {
     let (mut ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(std::env::current_exe()?);
@@ -142,7 +144,7 @@ pub(crate) fn start_grandchild(setsid: bool, ignore_term: bool) -> io::Result<u3
         command.arg("ignore-term");
     }
     let child = command.spawn()?;
-    // The command holds the child's end of the pair open, so that a child that died would go unnoticed.
+    // `command` still holds the child's end: with it, the read below would not notice that the child died.
     drop(command);
     ours.set_read_timeout(Some(Duration::from_secs(10)))?;
     ours.read_exact(&mut [0])?;
