@@ -173,20 +173,21 @@ fn a_member_with_own_servers_gets_each_event_of_a_shared_server_once() {
     own["share"] = "user".into();
     let broken = json!({ "command": "sh", "args": ["-c", format!("echo {WORDS} >&2; exit 3")] });
     let team = Team::with(|_| vec![("shared", fake(&[])), ("own", own.clone()), ("broken", broken.clone())]);
-    for (name, role) in [("bob", "user"), ("eve", "operator")] {
-        let (token, _) = team.token(name, "acme", role);
+    let operator = team.token("eve", "acme", "operator").0;
+    let user = team.token("bob", "acme", "user").0;
+    for (name, role, token) in [("bob", "user", user), ("eve", "operator", operator.clone())] {
         for name in ["shared", "own"] {
             server(&team, &token, name, |server| server["state"] == "connected");
         }
         let stream = team.send("GET", "/api/v1/events", &token, "");
         assert_eq!(status_of(&stream), 200);
         let mut stream = BufReader::new(stream);
-        assert_eq!(team.status("POST", "/api/v1/servers/shared/reconnect", &token), 202);
+        assert_eq!(team.status("POST", "/api/v1/servers/shared/reconnect", &operator), 202);
         assert_eq!(connections(&mut stream, "shared", "shared"), 1);
         assert_eq!(team.status("POST", "/api/v1/servers/own/reconnect", &token), 202);
         assert_eq!(connections(&mut stream, "shared", "own"), 0, "{name} got the event twice");
         // Also an event that only the tenant's world has reaches a member who has a world of their own.
-        assert_eq!(team.status("POST", "/api/v1/servers/broken/reconnect", &token), 202);
+        assert_eq!(team.status("POST", "/api/v1/servers/broken/reconnect", &operator), 202);
         let failed = event(stream.into_inner(), "mcp_server_error");
         assert_eq!((failed.contains("exit status 3"), failed.contains(WORDS)), (true, role == "operator"), "{failed}");
     }

@@ -398,6 +398,9 @@ async fn mcp(State(server): State<Server>, request: Request) -> Response {
     let Some((is_bound, token)) = read_token(&head.headers) else {
         return reject(StatusCode::UNAUTHORIZED, "");
     };
+    if !is_bound && fault!(server, AuthorizationFault::OnlyBound => ()).is_some() {
+        return reject(StatusCode::UNAUTHORIZED, ", error=\"invalid_token\"");
+    }
     let target = ProofTarget { method: head.method.as_str(), url: &server.mcp_url(), token: Some(token) };
     let proved = if is_bound { check_proof(&server, &head.headers, target) } else { Ok(None) };
     let key = match proved {
