@@ -313,11 +313,17 @@ async fn the_answers_to_a_batch_over_stdio_are_a_batch() {
         let params = json!({"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client_info});
         for message in [request(9, "initialize", params), mixed_batch()] {
             writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-        }
-        loop {
-            let line = lines.next_line().await.unwrap().unwrap();
-            if let Value::Array(answers) = serde_json::from_str(&line).unwrap() {
-                return assert_answers(&answers);
+            let answer: Value = loop {
+                let line = lines.next_line().await.unwrap().unwrap();
+                let message: Value = serde_json::from_str(&line).unwrap();
+                // A notification has a method.
+                if message.get("method").is_none() {
+                    break message;
+                }
+            };
+            match answer.as_array() {
+                Some(answers) => assert_answers(answers),
+                None => assert_eq!(answer["id"], 9, "{answer}"),
             }
         }
     };
