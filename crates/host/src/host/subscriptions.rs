@@ -23,9 +23,7 @@ use tokio::sync::Notify;
 pub struct Subscriptions {
     /// Wakes the listener when a resource has changed, and when a new subscription may have missed a change.
     wake: Arc<Notify>,
-    subscriptions: Mutex<SubscriptionMap>,
-    /// The resource that [`Self::updated`] returned last.
-    last_updated: Mutex<Option<ResourceKey>>,
+    state: Mutex<State>,
     /// The maximum number of resources.
     limit: usize,
     /// The caller who listens.
@@ -39,7 +37,12 @@ const MAX_URI_BYTES: usize = 4_096;
 /// A resource: its server and its URI.
 type ResourceKey = (ServerName, String);
 
-type SubscriptionMap = BTreeMap<ResourceKey, Subscription>;
+#[derive(Debug, Default)]
+struct State {
+    subscriptions: BTreeMap<ResourceKey, Subscription>,
+    /// The resource that [`Subscriptions::updated`] returned last.
+    last_updated: Option<ResourceKey>,
+}
 
 /// The reason why a resource was not subscribed to.
 #[derive(Debug, thiserror::Error)]
@@ -87,13 +90,7 @@ impl Subscriptions {
     /// Creates a listener that may subscribe to at most `limit` resources.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self {
-            wake: Arc::default(),
-            subscriptions: Mutex::default(),
-            last_updated: Mutex::default(),
-            limit,
-            caller: Caller::default(),
-        }
+        Self { wake: Arc::default(), state: Mutex::default(), limit, caller: Caller::default() }
     }
 
     /// Sets the caller who listens. A member of a team can subscribe only to resources of servers that are
@@ -115,7 +112,7 @@ impl Subscriptions {
         }
         let unknown = |error: crate::spec::BadServerName| CallError::UnknownServer { server: error.name };
         let key = (ServerName::new(server).map_err(unknown)?, uri.to_owned());
-        if self.check_subscribed(&self.subscriptions.lock(), &key)? {
+        if self.check_subscribed(&self.state.lock(), &key)? {
             return Ok(());
         }
         let known_server = host.server(server)?;
@@ -132,24 +129,20 @@ impl Subscriptions {
 
     /// Returns whether this listener has already subscribed to the resource. Fails for a new resource if the listener
     /// has reached its limit.
-    fn check_subscribed(
-        &self,
-        subscriptions: &SubscriptionMap,
-        key: &(ServerName, String),
-    ) -> Result<bool, SubscribeError> {
-        match subscriptions.contains_key(key) {
+    fn check_subscribed(&self, state: &State, key: &ResourceKey) -> Result<bool, SubscribeError> {
+        match state.subscriptions.contains_key(key) {
             true => Ok(true),
-            false if subscriptions.len() < self.limit => Ok(false),
+            false if state.subscriptions.len() < self.limit => Ok(false),
             false => Err(SubscribeError::TooMany { limit: self.limit }),
         }
     }
 
     /// Adds the subscription, and wakes the listener, because the resource may already have changed.
-    fn add(&self, key: (ServerName, String), subscription: Subscription) -> Result<(), SubscribeError> {
-        let mut subscriptions = self.subscriptions.lock();
+    fn add(&self, key: ResourceKey, subscription: Subscription) -> Result<(), SubscribeError> {
+        let mut state = self.state.lock();
         // Another task may have subscribed to the same resource meanwhile: keep that subscription.
-        if !self.check_subscribed(&subscriptions, &key)? {
-            subscriptions.insert(key, subscription);
+        if !self.check_subscribed(&state, &key)? {
+            state.subscriptions.insert(key, subscription);
             self.wake.notify_one();
         }
         Ok(())
@@ -157,7 +150,7 @@ impl Subscriptions {
 
     /// Ends a subscription, and returns whether there was one. The host tells the server later.
     pub fn unsubscribe(&self, server: &ServerName, uri: &str) -> bool {
-        let ended = self.subscriptions.lock().remove(&(server.clone(), uri.to_owned()));
+        let ended = self.state.lock().subscriptions.remove(&(server.clone(), uri.to_owned()));
         ended.is_some()
     }
 
@@ -177,13 +170,13 @@ impl Subscriptions {
     /// Returns a resource that has changed since it was last returned. Begins after the last returned one: otherwise, a
     /// resource that changes all the time would hide all later ones.
     fn take_change(&self) -> Option<ResourceKey> {
-        let (subscriptions, mut last) = (self.subscriptions.lock(), self.last_updated.lock());
+        let State { subscriptions, last_updated } = &mut *self.state.lock();
         let after_last: (Bound<&ResourceKey>, Bound<&ResourceKey>) =
-            (last.as_ref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            (last_updated.as_ref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let mut candidates = subscriptions.range::<ResourceKey, _>(after_last).chain(subscriptions.iter());
         let changed = candidates.find(|(_, subscription)| subscription.take_change()).map(|(key, _)| key.clone());
         if changed.is_some() {
-            last.clone_from(&changed);
+            last_updated.clone_from(&changed);
         }
         changed
     }
