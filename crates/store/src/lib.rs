@@ -177,8 +177,7 @@ impl Store {
     }
 
     /// Returns whether the file has rows that a user would miss in a new Postgres database: of the audit log, secrets,
-    /// conversations, or a team.
-    /// On Postgres, returns `false`.
+    /// conversations, or a team. On Postgres, returns `false`.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

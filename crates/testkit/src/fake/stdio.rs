@@ -1,6 +1,5 @@
 //! The stdio transport of the fake (a scripted MCP server for tests): each line of stdin and stdout is a message in
-//! JSON.
-//! *Faults* (misbehaviour that the command line asks for) change how it reads and writes.
+//! JSON. *Faults* (misbehaviour that the command line asks for) change how it reads and writes.
 
 use std::io;
 use std::sync::Arc;
