@@ -113,8 +113,8 @@ pub enum StoreError {
     },
     /// A message of a session cannot be read: another program, or a newer version, has written its row.
     #[error(
-        "a message of the session {session} cannot be read, because another program has changed it: \
-         `toolrack sessions delete {session}` removes the session"
+        "a message of the session {session} cannot be read, because another program, or a newer version of Toolrack, \
+         has written it: `toolrack sessions delete {session}` removes the session"
     )]
     UnreadableMessage {
         /// The id of the session.
