@@ -261,12 +261,16 @@ impl<'c> AsyncHttpClient<'c> for Http {
 }
 
 /// Adds the claims of `userinfo` that `id_token` lacks. If the two have different e-mail addresses, the one in
-/// `id_token` counts, and what `userinfo` says of its own address (`email_verified`) does not.
+/// `id_token` counts, and what `userinfo` says of its own address (`email_verified`) does not. If only `userinfo` has
+/// an address, what it says of that counts.
 fn add_missing_claims(id_token: &mut JwtClaims, mut userinfo: JwtClaims) {
     if let (Some(own), Some(other)) = (id_token.get("email"), userinfo.get("email"))
         && own != other
     {
         userinfo.shift_remove("email_verified");
+    }
+    if !id_token.contains_key("email") && userinfo.contains_key("email") && userinfo.contains_key("email_verified") {
+        id_token.shift_remove("email_verified");
     }
     for (claim, value) in userinfo {
         id_token.entry(claim).or_insert(value);
@@ -336,6 +340,9 @@ mod tests {
         assert_eq!(merged(address("a@x.example"), verified("a@x.example")), verified("a@x.example"));
         assert_eq!(merged(address("a@x.example"), json!({ "email_verified": true })), verified("a@x.example"));
         assert_eq!(merged(json!({}), verified("b@x.example")), verified("b@x.example"));
+        let unverified = json!({ "email": "b@x.example", "email_verified": false });
+        assert_eq!(merged(json!({ "email_verified": true }), unverified.clone()), unverified);
+        assert_eq!(merged(json!({ "email_verified": true }), address("b@x.example")), verified("b@x.example"));
         assert_eq!(merged(json!({ "groups": ["a"] }), json!({ "groups": ["b"] })), json!({ "groups": ["a"] }));
     }
 }
