@@ -4,7 +4,7 @@
 /** @param {string} search the query of an address with its `?` */
 export const agentIn = (search) => new URLSearchParams(search).get("agent") || null;
 
-/** The agent of this page, or null for the world of all agents. */
+/** The agent of this page, or null for the daemon's own world. */
 export const agent = agentIn(globalThis.location?.search ?? "");
 
 /**
