@@ -206,7 +206,8 @@ pub(crate) fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// Returns an error with everything that caused it, in one line. Leaves out an error of the system that the line says already.
+/// Returns an error with everything that caused it, in one line. Leaves out an error of the system that the line names
+/// already.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();

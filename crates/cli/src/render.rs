@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn sizes_have_two_digits_and_a_unit() {
         let sizes = [0, 812, 999, 1_000, 1_049, 9_949, 9_950, 12_345, 999_499, 999_500, 1_048_576, u64::MAX];
-        let escaped = sizes.map(size).join(" | ");
+        let words = sizes.map(size).join(" | ");
         assert_eq!(
-            escaped,
+            words,
             "0 B | 812 B | 999 B | 1.0 kB | 1.0 kB | 9.9 kB | 10 kB | 12 kB | 999 kB | 1.0 MB | 1.0 MB | 18446744 TB"
         );
     }

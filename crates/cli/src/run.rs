@@ -51,7 +51,7 @@ pub(crate) fn run(mut words: Vec<OsString>) -> ExitCode {
     exit.into()
 }
 
-/// Turns `toolrack help VERB` into `toolrack VERB --help`. Words behind the verb are left out: clap would take them, and
+/// Turns `toolrack help VERB` into `toolrack VERB --help`. Leaves out words behind the verb. Clap would take them, and
 /// the `--help` behind them, for the arguments of the verb, and run it.
 fn with_help_option(words: &[OsString]) -> Vec<OsString> {
     let root = Cli::command();
@@ -90,8 +90,8 @@ fn show_clap_error(error: &clap::Error, words: &[OsString], environment: &Enviro
     Exit::Usage
 }
 
-/// Returns the words of a command line that clap could not parse, up to a `--`. Leaves out those that are not text: they
-/// are no options.
+/// Returns the words of a command line that clap could not parse, up to a `--`. Leaves out words that are not text,
+/// because they are no options.
 fn words_before_dashes(words: &[OsString]) -> impl Iterator<Item = &str> + Clone {
     words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str())
 }

@@ -1,5 +1,5 @@
-//! Creates the hosts of this program. A host connects to servers and runs the calls of their tools; its gate decides which
-//! calls may run, and its asker asks the user.
+//! Creates the hosts of this program. A host connects to servers and runs the calls of their tools. Its gate decides
+//! which calls may run, and its asker asks the user.
 
 use std::{fmt, sync::Arc};
 

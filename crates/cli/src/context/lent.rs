@@ -240,23 +240,14 @@ impl Context {
 /// the same.
 #[derive(PartialEq, Eq)]
 enum StartValues {
-    Child {
-        /// How the process is started; its variables are left out here.
-        plan: Box<ChildPlan>,
-        /// The variables that the entry (the server's configuration in a file) uses. Other variables make no
-        /// difference.
-        variables: BTreeMap<OsString, OsString>,
-        /// The program that the command resolves to in `PATH`; `None` if the command is a path, or is not found.
-        program: Option<PathBuf>,
-    },
+    Child(Box<ChildValues>),
     Requests {
         /// `None` if its placeholders cannot be resolved.
         url: Option<String>,
         /// `None` if their placeholders cannot be resolved.
         headers: Option<Vec<(String, String)>>,
-        /// How the program that prints headers is started, without its variables; `None` if there is none, or if its
-        /// placeholders cannot be resolved.
-        headers_helper: Option<Box<ChildPlan>>,
+        /// The program that prints headers; `None` if there is none, or if its placeholders cannot be resolved.
+        headers_helper: Option<Box<ChildValues>>,
         /// The settings of the sign-in; `None` if their placeholders cannot be resolved.
         oauth: Option<Box<OAuth>>,
         /// The values of [`PROXIES`].
@@ -266,6 +257,34 @@ enum StartValues {
     BuiltIn,
 }
 
+/// The resolved values with which a child process is started.
+#[derive(PartialEq, Eq)]
+struct ChildValues {
+    /// How the process is started; its variables are left out here.
+    plan: ChildPlan,
+    /// The variables that the entry (the server's configuration in a file) uses. Other variables make no difference.
+    variables: BTreeMap<OsString, OsString>,
+    /// The program that the command resolves to in `PATH`; `None` if the command is a path, or is not found.
+    program: Option<PathBuf>,
+}
+
+impl ChildValues {
+    /// Returns the values of `stdio`, a part of the server `name`, when `secrets` resolves the placeholders.
+    ///
+    /// # Errors
+    /// When a placeholder cannot be resolved, as a text for the user.
+    async fn resolve(name: &ServerName, stdio: &Stdio, secrets: &Interpolate) -> Result<Self, String> {
+        let plan = secrets.stdio(name, stdio).await.map_err(|error| error.to_string())?;
+        let mut variables: BTreeMap<_, _> = plan.env.iter().cloned().collect();
+        let path = variables.get(OsStr::new("PATH"));
+        let is_searched_in_path = !plan.command.contains('/') && plan.container.is_none();
+        let find_program = || which::which_in_global(&plan.command, path).ok()?.next();
+        let program = is_searched_in_path.then(find_program).flatten();
+        variables.retain(|name, _| uses_variable(stdio, name));
+        Ok(Self { plan: ChildPlan { env: Vec::new(), ..plan }, variables, program })
+    }
+}
+
 impl StartValues {
     /// Returns the start values of the server `name` when `secrets` resolves the placeholders.
     ///
@@ -273,26 +292,17 @@ impl StartValues {
     /// When a placeholder of a child process cannot be resolved, as a text for the user.
     async fn resolve(name: &ServerName, spec: &ServerSpec, secrets: &Interpolate) -> Result<Self, String> {
         Ok(match &spec.transport {
-            Transport::Stdio(stdio) => {
-                let plan = secrets.stdio(name, stdio).await.map_err(|error| error.to_string())?;
-                let mut variables: BTreeMap<_, _> = plan.env.iter().cloned().collect();
-                let path = variables.get(OsStr::new("PATH"));
-                let is_searched_in_path = !plan.command.contains('/') && plan.container.is_none();
-                let find_program = || which::which_in_global(&plan.command, path).ok()?.next();
-                let program = is_searched_in_path.then(find_program).flatten();
-                variables.retain(|name, _| uses_variable(stdio, name));
-                Self::Child { plan: Box::new(ChildPlan { env: Vec::new(), ..plan }), variables, program }
-            }
+            Transport::Stdio(stdio) => Self::Child(Box::new(ChildValues::resolve(name, stdio, secrets).await?)),
             Transport::Http(http) | Transport::Sse(http) => {
                 let environment = secrets.environment();
                 let headers_helper = match &http.headers_helper {
-                    Some(helper) => secrets.stdio(name, helper).await.ok(),
+                    Some(helper) => ChildValues::resolve(name, helper, secrets).await.ok().map(Box::new),
                     None => None,
                 };
                 Self::Requests {
                     url: secrets.url(name, http).await.ok(),
                     headers: secrets.headers(name, http).await.ok(),
-                    headers_helper: headers_helper.map(|plan| Box::new(ChildPlan { env: Vec::new(), ..plan })),
+                    headers_helper,
                     oauth: secrets.oauth(name, http).await.ok().map(Box::new),
                     proxies: PROXIES.iter().map(|proxy| environment.get(proxy).map(ToOwned::to_owned)).collect(),
                 }
@@ -309,11 +319,11 @@ impl StartValues {
             return None;
         }
         Some(match (self, borrower) {
-            (Self::Child { plan, variables, .. }, Self::Child { plan: other_plan, variables: other_variables, .. }) => {
-                let mut names = variables.keys().chain(other_variables.keys());
-                match names.find(|name| variables.get(*name) != other_variables.get(*name)) {
+            (Self::Child(child), Self::Child(other)) => {
+                let mut names = child.variables.keys().chain(other.variables.keys());
+                match names.find(|name| child.variables.get(*name) != other.variables.get(*name)) {
                     Some(name) => format!("has another `{}` there", text::for_line(&name.to_string_lossy())),
-                    None if plan != other_plan => {
+                    None if child.plan != other.plan => {
                         "is started in another way there: a variable in its entry has another value".into()
                     }
                     None => "is another program there, because `PATH` differs".into(),
@@ -406,11 +416,16 @@ mod tests {
 
     /// Returns how the values differ if the variable `WHO` has another value for the borrower.
     async fn difference(http: Http) -> Option<String> {
+        difference_in(http, ["ada", "bob"].map(|who| Environment::new([("WHO", who)]))).await
+    }
+
+    /// Returns how the values differ in the environments of the daemon and of the borrower.
+    async fn difference_in(http: Http, environments: [Environment; 2]) -> Option<String> {
         let spec = ServerSpec::new(Transport::Http(http));
         let name = ServerName::new("demo").unwrap();
         let mut both = Vec::new();
-        for who in ["ada", "bob"] {
-            let secrets = Interpolate::new(Environment::new([("WHO", who)]), UnsetPolicy::Error);
+        for environment in environments {
+            let secrets = Interpolate::new(environment, UnsetPolicy::Error);
             both.push(StartValues::resolve(&name, &spec, &secrets).await.unwrap());
         }
         both[0].difference(&both[1])
@@ -419,16 +434,43 @@ mod tests {
     #[tokio::test]
     async fn a_variable_in_anything_that_a_request_needs_makes_a_difference() {
         let url = || Http { url: "https://mcp.example".into(), ..Http::default() };
-        let helper = Stdio { command: "key".into(), args: vec!["--for=${WHO}".into()], ..Stdio::default() };
+        let helper = || Stdio { command: "key".into(), ..Stdio::default() };
+        let helpers = [
+            Stdio { args: vec!["--for=${WHO}".into()], ..helper() },
+            Stdio { env: [("ACCOUNT".to_owned(), "${WHO}".to_owned())].into(), ..helper() },
+            Stdio { inherit_env: InheritEnv::Names(vec!["WHO".to_owned()]), ..helper() },
+        ];
         let oauth = OAuth { client_id: Some("${WHO}".into()), ..OAuth::default() };
-        assert_eq!(difference(url()).await, None);
-        for http in [
+        let with_helper = |helper| Http { headers_helper: Some(Box::new(helper)), ..url() };
+        for http in [url(), with_helper(helper())] {
+            assert_eq!(difference(http).await, None);
+        }
+        let parts = [
             Http { url: "https://${WHO}.example".into(), ..url() },
             Http { headers: [("X-User".to_owned(), "${WHO}".to_owned())].into(), ..url() },
-            Http { headers_helper: Some(Box::new(helper)), ..url() },
             Http { oauth, ..url() },
-        ] {
+        ];
+        for http in parts.into_iter().chain(helpers.map(with_helper)) {
             assert!(difference(http).await.is_some());
         }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_prints_headers_makes_a_difference_if_another_one_is_found() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let environments = ["ada", "bob"].map(|who| {
+            let program = folder.path().join(who).join("key");
+            std::fs::create_dir(program.parent().unwrap()).unwrap();
+            std::fs::write(&program, "").unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            Environment::new([("PATH", folder.path().join(who))])
+        });
+        let with_helper = |command: PathBuf| {
+            let helper = Stdio { command: command.to_str().unwrap().into(), ..Stdio::default() };
+            Http { url: "https://mcp.example".into(), headers_helper: Some(Box::new(helper)), ..Http::default() }
+        };
+        assert!(difference_in(with_helper("key".into()), environments.clone()).await.is_some());
+        assert_eq!(difference_in(with_helper(folder.path().join("ada/key")), environments).await, None);
     }
 }

@@ -110,9 +110,7 @@ impl Context {
         }
         loaded
     }
-}
 
-impl Context {
     /// In a replay, takes the server out of `desired` that the recorded program added by itself, because this program
     /// adds it again. `names` are the names that it tried: it took the first that no other server had, so its server is
     /// the last of them that the recording has.

@@ -67,7 +67,8 @@ impl Cli {
             cli.take_one_off()?;
             return Ok(cli);
         }
-        // In `call -- COMMAND TOOL` and its like, clap finds no tool, because it counts all words after `--` as the command.
+        // In `call -- COMMAND TOOL` and the like, clap finds no tool, because it counts all words after `--` as the
+        // command.
         let mut cli = Self::try_parse_from(words).or_else(|error| match one_off::name_before_command(words) {
             Some(reordered) if error.kind() == ErrorKind::MissingRequiredArgument => Self::try_parse_from(reordered),
             _ => Err(one_off::with_tip(error, words)),

@@ -233,7 +233,13 @@ fn a_command_in_one_word_is_split_with_a_note() {
 #[test]
 fn what_only_a_shell_understands_is_refused_with_a_hint() {
     let rack = Rack::new();
-    for words in [&["API_TOKEN=hunter2 npx -y pkg"][..], &["API_TOKEN=hunter2", "npx", "-y", "pkg"]] {
+    for words in [
+        &["API_TOKEN=hunter2 npx -y pkg"][..],
+        &["API_TOKEN=hunter2", "npx", "-y", "pkg"],
+        &["API_TOKEN=https://u:hunter2@h/db", "npx", "-y", "pkg"],
+        &["--", "API_TOKEN=x/hunter2 npx -y pkg"],
+        &["API_TOKEN='hunter2 npx"],
+    ] {
         let ran = rack.run(&[&["add", "--no-test", "x"][..], words].concat()).ends_with(2);
         assert!(ran.stderr.contains("sets a variable") && ran.stderr.contains("-e API_TOKEN=VALUE"), "{ran}");
         assert!(!ran.stderr.contains("hunter2"), "{ran}");
@@ -243,6 +249,7 @@ fn what_only_a_shell_understands_is_refused_with_a_hint() {
         assert!(ran.stderr.contains("no shell runs the command"), "{ran}");
     }
     let _ = rack.run(&["add", "--no-test", "x", "--", "sh", "-c", "npx pkg | tee log"]).ends_with(0);
+    let _ = rack.run(&["add", "--no-test", "y", "sh -c 'cd /x; npx pkg;'"]).ends_with(0);
 }
 
 #[test]

@@ -62,6 +62,10 @@ pub(crate) async fn run(mut args: AddArgs, words: &[OsString], context: &Context
     let name = parse_new_name(args.name.as_deref().unwrap_or_default())?;
     let target = args.target(follows_dashes).map_err(|error| invalid_options_failure(&error))?;
     let mut options = args.options;
+    if let Target::Command { command, .. } = &target {
+        // Before any message shows the command: the value of the variable may be a secret.
+        refuse_assignment(command, context)?;
+    }
     if let (Target::Command { command, .. }, None, false) = (&target, options.transport, follows_dashes) {
         refuse_address(command, context)?;
     }
@@ -199,18 +203,13 @@ fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
         );
     }
     let exists = |program: &str| context.folder.join(program).exists();
-    if exists(command) {
-        return Ok(target);
-    }
-    if !command.contains(char::is_whitespace) {
-        refuse_assignment(command)?;
+    if !command.contains(char::is_whitespace) || exists(command) {
         return Ok(target);
     }
     // A command with an open quotation mark becomes no words, which the last arm below refuses.
     let words = shell_words::split(command).unwrap_or_default();
     match words.split_first() {
         Some((program, rest)) if arguments.is_empty() && (!program.contains('/') || exists(program)) => {
-            refuse_assignment(program)?;
             refuse_operators(rest)?;
             let name = text::for_line(program);
             context.screen.note(&format!("`{escaped}` was one word: the program is `{name}`, and the rest its arguments"));
@@ -222,20 +221,24 @@ fn split_command(target: Target, context: &Context) -> Result<Target, Failure> {
     }
 }
 
-/// Refuses `NAME=VALUE`, which sets a variable where a shell runs a command.
-fn refuse_assignment(program: &str) -> Result<(), Failure> {
-    // The value may be a secret, so no message shows it.
-    match program.split_once('=').map(|(name, _)| args::variable_name(name)) {
-        Some(Ok(name)) => Err(Failure::usage(format!("`{name}=…` sets a variable, and is not a program"))
-            .hint(format!("write it as an option before the name of the server: -e {name}=VALUE"))),
+/// Refuses a `command` that begins with `NAME=VALUE`, which sets a variable where a shell runs a command. No message
+/// shows the value.
+fn refuse_assignment(command: &str, context: &Context) -> Result<(), Failure> {
+    match command.split_once('=').map(|(name, _)| args::variable_name(name)) {
+        Some(Ok(name)) if !context.folder.join(command).exists() => {
+            Err(Failure::usage(format!("`{name}=…` sets a variable, and is not a program"))
+                .hint(format!("write it as an option before the name of the server: -e {name}=VALUE")))
+        }
         _ => Ok(()),
     }
 }
 
 /// Refuses words that only a shell understands, because no shell runs the command.
 fn refuse_operators(words: &[String]) -> Result<(), Failure> {
+    // A word with white space was in quotes, such as the program of `sh -c 'a; b;'`.
     let is_operator = |word: &&String| {
-        ["|", "||", "&", "&&", ">", ">>", "<", "2>", "2>&1"].contains(&word.as_str()) || word.ends_with(';')
+        ["|", "||", "&", "&&", ">", ">>", "<", "2>", "2>&1"].contains(&word.as_str())
+            || (word.ends_with(';') && !word.contains(char::is_whitespace))
     };
     match words.iter().find(is_operator) {
         Some(word) => {

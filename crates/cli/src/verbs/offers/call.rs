@@ -15,7 +15,8 @@ use clap::Args;
 use serde_json::{Map, Value};
 use toolrack_config::{Loaded, closest};
 use toolrack_host::{
-    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, UnknownTool, Way, spec::Setting,
+    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, UnknownTool, Way,
+    spec::{Setting, Source},
     text,
 };
 
@@ -249,11 +250,18 @@ fn excluded_tool(host: &Host, selector: &str, target: &Target) -> Option<Failure
         let message = format!("`{tool}` on the server {server} ({}) was set aside: {why}", status.source);
         let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", message);
         let failure = failure.hint(match setting_at_end(why) {
-            Some(setting) => format!("raise `{setting}` in {}, if you trust the server", status.source),
+            Some(setting) => limit_hint(setting, &status.source),
             None => format!("`toolrack why {server}/{tool}` says more; only its server can correct that"),
         });
         Some(failure.server(server.as_str()).tool(&tool))
     })
+}
+
+/// Returns the hint to raise the limit `setting` of a server from `source`.
+fn limit_hint(setting: &str, source: &Source) -> String {
+    // Without a file, the server was given on the command line alone, where no setting can be written.
+    let place = if source.path.is_some() { source.to_string() } else { "an entry of `--mcp-config`".to_owned() };
+    format!("raise `{setting}` in {place}, if you trust the server")
 }
 
 /// Returns the setting of the limit that `why` names at its end, as in `it nests too deep (max_schema_depth)`.
@@ -327,4 +335,18 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, context: &Context) ->
         .tool(outcome.tool));
     }
     Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_for_a_limit_names_the_setting_and_a_place_for_it() {
+        assert_eq!(setting_at_end("it nests too deep (max_schema_depth)"), Some("max_schema_depth"));
+        assert_eq!(setting_at_end("its schema is broken (at `a`)"), None);
+        let typed = Source { scope: "command line".to_owned(), path: None };
+        assert!(limit_hint("max_x", &typed).starts_with("raise `max_x` in an entry of `--mcp-config`,"));
+        assert!(limit_hint("max_x", &Source::file("user", "/a/mcp.json")).starts_with("raise `max_x` in /a/mcp.json,"));
+    }
 }

@@ -149,8 +149,9 @@ pub(crate) async fn auth(verb: AuthVerb, context: &Context) -> Result<Exit, Fail
     Ok(Exit::Ok)
 }
 
-/// Returns the configured servers that use the sign-in of `account` at `resource`. Leaves out entries without a URL.
-/// Also leaves out entries that wait for the user's agreement: their placeholders must not be filled in yet.
+/// Returns the configured servers that use the sign-in of `account` at `resource`. Leaves out entries whose URL has a
+/// placeholder without a value. Also leaves out entries that wait for the user's agreement: their placeholders must not
+/// be filled in yet.
 async fn servers_using_account(resource: &str, account: &str, loaded: &Loaded, context: &Context) -> Vec<String> {
     let mut servers = Vec::new();
     for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust == Trust::Trusted) {

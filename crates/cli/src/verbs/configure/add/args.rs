@@ -248,7 +248,7 @@ struct AfterTypedUrl {
 }
 
 impl AddOptions {
-    /// Merges options that were typed later. Lists are appended, and single values of `more` override those of `self`.
+    /// Merges options that were typed later. Lists are appended, and single values of `later` override those of `self`.
     fn followed_by(mut self, later: Self) -> Self {
         self.env.extend(later.env);
         self.header.extend(later.header);

@@ -14,6 +14,7 @@ use toolrack_config::Environment;
 
 use super::{super::serve::args::ServeArgs, background::serve_words};
 use crate::{
+    args,
     context::Context,
     error::{Exit, Failure, in_words},
 };
@@ -235,7 +236,7 @@ fn serve_command(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
 
 /// Returns a path as an absolute one. `--mcp-config` also takes `-` and JSON, which stay as they are.
 fn absolute(path: &str) -> String {
-    let is_path = !path.is_empty() && path != "-" && !path.trim_start().starts_with('{');
+    let is_path = !path.is_empty() && !args::is_inline(Path::new(path));
     let absolute = is_path.then(|| std::path::absolute(path).ok()).flatten();
     absolute.map_or_else(|| path.to_owned(), |absolute| absolute.to_string_lossy().into_owned())
 }
@@ -380,6 +381,7 @@ mod tests {
         assert!(text.contains("\nEnvironment=\"PATH=/a:/c d\"\nEnvironment=\"TOOLRACK_HOME=/t\"\nWork"), "{text}");
         assert!(!text.contains("OTHER") && !text.contains('@'), "{text}");
     }
+
     #[test]
     fn systemd_waits_for_the_calls_that_the_options_of_the_daemon_wait_for() {
         #[derive(clap::Parser)]
