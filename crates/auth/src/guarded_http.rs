@@ -122,8 +122,8 @@ impl Observations {
     }
 }
 
-/// The reason why a request to an authorization server got no response. Most messages are the end of
-/// a sentence that begins with the name of the server.
+/// The reason why a request to an authorization server got no response. Most messages are the end of a sentence that
+/// begins with the name of the server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
     #[error("{0}")]

@@ -49,7 +49,7 @@ impl Loopback {
     /// `code`, or `error` if the sign-in failed. Refuses a request with another `state` or another `Host`, and continues
     /// to wait; without a `state` in `authorization_url`, the redirect must have none either.
     ///
-    /// When dropped, closes the accepted connections. The port stays open.
+    /// If the future is dropped, the accepted connections are closed, and the port stays open.
     ///
     /// # Errors
     /// [`BrowserError::TimedOut`], and [`BrowserError::Port`] when the system gives out no further connection.

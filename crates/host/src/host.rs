@@ -1,7 +1,7 @@
 //! Contains [`Host`], the entry point of this library: it manages servers and offers their tools.
 //!
 //! A `Host` delegates to its modules. `builder` creates the host; the task in `keeper` owns the set of servers and
-//! publishes catalogs (pictures of all tools); `finding` finds the tool of a call, and `call` makes the call; `relay`
+//! publishes catalogs (the tools of all servers); `finding` finds the tool of a call, and `call` makes the call; `relay`
 //! and `subscriptions` forward resources, prompts and completions; `status` explains states; `indexer` keeps the search
 //! index up to date; `own_tools` are the servers that the host provides itself.
 

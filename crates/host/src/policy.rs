@@ -7,8 +7,7 @@
 //! 3. among equally specific rules, one that confirms wins.
 //!
 //! If no rule covers a call, [`Policy::otherwise`] decides. With [`Policy::allow_read_only`], tools that only read then
-//! run in any case. A call that a user [typed](Way::Cli) needs confirmation only if a rule
-//! requires it.
+//! run in any case. A call that a user [typed](Way::Cli) needs confirmation only if a rule requires it.
 //!
 //! A pattern without a `/` may name a tool in a spelling that users see; see [`Pattern`]. A rule that denies or
 //! confirms then covers every tool that the pattern could mean. A rule that allows covers only the tools that it

@@ -28,17 +28,23 @@ impl CallError {
                 State::PendingTrust => Some(format!("look at the entry `{server}` in {configured_in}, then trust it")),
                 State::Disabled => Some(enabling_hint(server.as_str(), configured_in)),
                 // An answer that refuses the handshake may also come from a program that merely echoes its input.
-                State::Failed { .. } if matches!(error.as_deref(), Some(LinkError::Rpc(_))) => Some(format!(
-                    "check that the program or url of the entry in {configured_in} is an MCP server; correct or remove the \
-                     entry"
-                )),
+                State::Failed { .. } if matches!(error.as_deref(), Some(LinkError::Rpc(_))) => {
+                    Some(match is_typed(configured_in) {
+                        true => "check that the program or url on the command line is an MCP server".to_owned(),
+                        false => format!(
+                            "check that the program or url of the entry in {configured_in} is an MCP server; correct or \
+                             remove the entry"
+                        ),
+                    })
+                }
                 State::Connecting if error.is_none() => Some(format!(
-                    "call again later; a call waits `call_timeout` for its server, which can be raised in {configured_in}"
+                    "call again later; a call waits `call_timeout` for its server, which can be raised in {}",
+                    place_of_settings(configured_in)
                 )),
                 _ => error.as_deref().and_then(|error| match error {
                     // This call has made the host try again, but has not waited for that.
                     LinkError::NeedsAuth { refused: Some(part), .. } => {
-                        Some(format!("correct the {part} of the entry in {configured_in}, then call again"))
+                        Some(format!("correct the {part} of {}, then call again", entry(configured_in)))
                     }
                     error => unconnected_hint(error, configured_in),
                 }),
@@ -65,37 +71,38 @@ fn is_typed(source: &Source) -> bool {
     source.path.is_none() && source.scope == "command line"
 }
 
+/// Returns the words for what configures a server.
+fn entry(source: &Source) -> String {
+    if is_typed(source) { "the server on the command line".to_owned() } else { format!("the entry in {source}") }
+}
+
+/// Returns the words for the URL of a server.
+fn url(source: &Source) -> String {
+    if is_typed(source) { "the url".to_owned() } else { format!("the url in {source}") }
+}
+
 /// Returns the next step after an error of a connection on which no call was sent.
 fn unconnected_hint(error: &LinkError, source: &Source) -> Option<String> {
-    let settings = place_of_settings(source);
+    let (settings, url) = (place_of_settings(source), url(source));
     match error {
-        LinkError::Broken { .. } | LinkError::SessionNotFound { not_executed: false } if !is_typed(source) => {
-            Some(format!("check that the server runs and that the url in {source} is right"))
+        LinkError::Http { status: 404 | 405 | 415, .. } => {
+            Some(format!("check that {url} is that of the MCP endpoint"))
         }
-        LinkError::Broken { .. } | LinkError::SessionNotFound { not_executed: false } => {
-            Some("check that the server runs and that the url is right".to_owned())
+        LinkError::Broken { .. } | LinkError::SessionNotFound { not_executed: false } | LinkError::Http { .. } => {
+            Some(format!("check that the server runs and that {url} is right"))
         }
         LinkError::TimedOut { setting, .. } => Some(format!("if it is only slow, raise `{setting}` in {settings}")),
         LinkError::TooLarge { setting, .. } => Some(format!("raise `{setting}` in {settings}")),
+        LinkError::RateLimited { .. } => Some("try again later".to_owned()),
+        LinkError::NoToken { .. } => Some("try again later; if the error stays, sign in again".to_owned()),
         _ => link_hint(error, source),
     }
 }
 
 fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
-    let settings = place_of_settings(source);
+    let (settings, entry, url) = (place_of_settings(source), entry(source), url(source));
     let hint = match error {
-        LinkError::Spawn(_) | LinkError::Resolve(_) | LinkError::Config { .. } if is_typed(source) => {
-            "correct the server on the command line".to_owned()
-        }
-        LinkError::Http { status: 404 | 405 | 415, .. } if is_typed(source) => {
-            "the call was not carried out; check that the url is that of the MCP endpoint".to_owned()
-        }
-        LinkError::Unreachable { .. } if is_typed(source) => {
-            "check that the server runs and that the url is right".to_owned()
-        }
-        LinkError::Spawn(_) | LinkError::Resolve(_) | LinkError::Config { .. } => {
-            format!("correct the entry in {source}")
-        }
+        LinkError::Spawn(_) | LinkError::Resolve(_) | LinkError::Config { .. } => format!("correct {entry}"),
         LinkError::Container { next, .. } => format!("{next}; the entry is in {source}"),
         LinkError::Exited { .. } => {
             "start its command by hand to see what it says; the next call starts it again".to_owned()
@@ -125,10 +132,10 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
         }
         LinkError::Http { status: 413, .. } => "the call was not carried out; send less".to_owned(),
         LinkError::Http { status: 404 | 405 | 415, .. } => {
-            format!("the call was not carried out; check that the url in {source} is that of the MCP endpoint")
+            format!("the call was not carried out; check that {url} is that of the MCP endpoint")
         }
         LinkError::Unreachable { .. } | LinkError::Http { .. } => {
-            format!("check that the server runs and that the url in {source} is right")
+            format!("check that the server runs and that {url} is right")
         }
         LinkError::Redirect { next, .. } if is_typed(source) => format!("{next} the command line"),
         LinkError::Redirect { next, .. } => format!("{next} {source}"),
@@ -138,8 +145,9 @@ fn link_hint(error: &LinkError, source: &Source) -> Option<String> {
             format!("run the program of `headers_helper` in {source} by hand to see what it says")
         }
         LinkError::NeedsAuth { refused: Some(part), .. } => {
-            format!("correct the {part} of the entry in {source}; the next call tries again")
+            format!("correct the {part} of {entry}; the next call tries again")
         }
+        LinkError::NeedsAuth { .. } if is_typed(source) => format!("give it an `Authorization` header in {settings}"),
         LinkError::NeedsAuth { .. } => format!("give the entry in {source} an `Authorization` header"),
         LinkError::SessionNotFound { not_executed: true } => {
             "the call was not carried out; the next call begins a new session".to_owned()
@@ -162,18 +170,34 @@ mod tests {
     use std::{sync::Arc, time::Duration};
 
     use super::*;
-    use crate::{link::RefusedPart, spec::ServerName};
+    use crate::{
+        link::{RefusedPart, RpcError},
+        spec::ServerName,
+    };
 
     #[test]
     fn the_hint_for_a_server_that_was_typed_names_no_file() {
         let typed = Source { scope: "command line".to_owned(), path: None };
         let unreachable = LinkError::Unreachable { origin: String::new(), why: String::new(), source: None };
         let config = LinkError::Config { code: "X", why: String::new() };
-        for error in [config, unreachable] {
-            let hint = link_hint(&error, &typed).unwrap();
-            assert!(!hint.contains("in command line"), "{hint}");
+        let http = |status| LinkError::Http { status, body: String::new() };
+        let needs_auth = |refused| LinkError::NeedsAuth { status: 401, challenge: None, how: None, refused };
+        let authorization = Some(RefusedPart::Authorization);
+        for error in [config, unreachable, http(404), http(500), needs_auth(None), needs_auth(authorization)] {
+            for hint in [link_hint(&error, &typed), unconnected_hint(&error, &typed)] {
+                let hint = hint.unwrap();
+                assert!(!hint.contains("in command line"), "{hint}");
+            }
             let hint = link_hint(&error, &Source::file("user", "/home/ada/mcp.json")).unwrap();
             assert!(hint.contains("in /home/ada/mcp.json"), "{hint}");
+        }
+        let no_mcp = RpcError { code: -32601, message: String::new(), data: None };
+        let failed = State::Failed { error: String::new().into() };
+        for (state, error) in [(failed, Some(Arc::new(LinkError::Rpc(no_mcp)))), (State::Connecting, None)] {
+            let server = ServerName::new("web").unwrap();
+            let not_ready = CallError::NotReady { server, state, configured_in: Box::new(typed.clone()), error };
+            let hint = not_ready.hint().unwrap();
+            assert!(!hint.contains("in command line"), "{hint}");
         }
     }
 
@@ -200,8 +224,9 @@ mod tests {
             after: Duration::from_secs(3),
             setting: Setting::ReadTimeout,
         };
-        for error in [broken.clone(), slow, LinkError::SessionNotFound { not_executed: true }.for_requests_under_way()]
-        {
+        let no_endpoint = LinkError::Http { status: 404, body: String::new() };
+        let unknown_session = LinkError::SessionNotFound { not_executed: true }.for_requests_under_way();
+        for error in [broken.clone(), slow, no_endpoint, unknown_session] {
             let not_ready = CallError::NotReady {
                 server: ServerName::new("web").unwrap(),
                 state: State::Failed { error: error.to_string().into() },

@@ -89,8 +89,7 @@ async fn serve_connection(tools: &impl OwnTools, io: DuplexStream, stop: &Cancel
                     }
                     method => respond(tools, &id, method),
                 },
-                // Ignore lines that are no request, and notifications. One of these cancels a call, but the call ends
-                // soon anyway.
+                // Ignore lines that are no request, and notifications, even of a cancellation: a call ends soon anyway.
                 Some(Ok(Request { id: None, .. }) | Err(_)) => continue,
             },
             Some(result) = calls.next() => result,

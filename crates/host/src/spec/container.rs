@@ -149,8 +149,7 @@ pub struct Mount {
 impl Mount {
     /// Returns whether a mount of `source` (its real path) would break the isolation of the container. That holds for
     /// the system's root, its state, the state of container engines, a socket, or a folder with one of these. A process
-    /// that
-    /// reaches an engine's socket can start anything outside of any container, even with read access only.
+    /// that reaches an engine's socket can start anything outside of any container, even with read access only.
     ///
     /// With `write`, the same holds for the system's settings, its programs and the files of all users, because a
     /// change there affects programs outside. Does not access the file system.

@@ -108,6 +108,7 @@ pub(super) fn unite(
     united.extend(required.filter(|names| !names.is_empty()).map(|names| ("required".to_owned(), Value::Array(names))));
     // `properties` and `required` can always be combined, so there are no conflicts.
     merge::merge_constraints(schema, united);
+    drop_repeated_names(schema, report);
     add_choice_hint(schema, choices, is_exactly_one);
 }
 

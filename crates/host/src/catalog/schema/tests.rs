@@ -583,6 +583,25 @@ fn gemini_gets_alternatives_of_objects_as_one_object() {
     );
 }
 
+#[test]
+fn a_name_that_the_root_and_its_alternatives_require_is_listed_once() {
+    let text = json!({"type": "string"});
+    let nested =
+        |required: &[&str]| json!({"type": "object", "properties": {"j": text, "k": text}, "required": required});
+    let alternative = |name: &str| json!({"properties": {"p": nested(&["k", "j"])}, "required": ["a", name]});
+    let schema = json!({
+        "type": "object",
+        "properties": {"a": text, "b": text, "c": text, "d": text, "p": nested(&["k"])},
+        "required": ["a", "d"],
+        "anyOf": [alternative("b"), alternative("c")],
+    });
+    for provider in CLEANING {
+        let schema = cleaned(&schema, provider);
+        assert_eq!(schema["required"], json!(["a", "d"]), "{provider}");
+        assert_eq!(schema["properties"]["p"]["required"], json!(["k", "j"]), "{provider}");
+    }
+}
+
 /// Checks the time as well: to look for repeated names with each of these parts would take a minute.
 #[test]
 fn names_that_many_parts_require_are_merged_once() {
