@@ -18,10 +18,12 @@ esac
 # Each kind of machine, and the hash of its archive.
 hashes='@HASHES@'
 
+state='Nothing was installed.'
+
 fail() {
     printf 'error: %s\n' "$1" >&2
     [ $# -lt 2 ] || printf 'hint: %s\n' "$2" >&2
-    printf 'Nothing was installed.\n' >&2
+    printf '%s\n' "$state" >&2
     exit 1
 }
 
@@ -119,6 +121,7 @@ main() {
     (cd "$work/$name" && find share bin/toolrack-supervisor bin/toolrack -type f) >"$work/files"
     # A full disk shows while the files are copied, and then what was installed before stays as it is.
     each_file copy || fail "$prefix/$file cannot be written" 'make room, or name another folder in TOOLRACK_PREFIX'
+    state='Some files are of the new version, and others are as before: run the installer again.'
     each_file place || fail "$prefix/$file cannot be replaced" 'name another folder in TOOLRACK_PREFIX'
 
     printf 'Toolrack %s is in %s/bin; its manual and what completes words are in %s/share.\n' "$version" "$prefix" "$prefix"

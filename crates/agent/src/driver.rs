@@ -104,8 +104,7 @@ pub enum TurnEvent<'a> {
     CallEnds {
         /// The call.
         call: &'a ToolCallData,
-        /// The outcome; `None` if the agent did not make the call: its arguments were broken, or the model repeated it
-        /// too often.
+        /// The outcome; `None` if the agent did not make the call, or the user cancelled it.
         outcome: Option<Result<&'a ToolOutcome, &'a CallError>>,
         /// The text for the model.
         text: &'a str,

@@ -114,6 +114,14 @@ mod tests {
         bin
     }
 
+    /// Replaces the link to a program by a script that runs `commands`, and then the program.
+    fn put_before(link: &Path, commands: &str) {
+        let program = fs::read_link(link).unwrap();
+        fs::remove_file(link).unwrap();
+        fs::write(link, format!("#!/bin/sh\n{commands}\nexec {} \"$@\"\n", program.display())).unwrap();
+        fs::set_permissions(link, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
     /// The `PATH` of this machine.
     const SYSTEM_PATH: &str = "/usr/bin:/bin";
 
@@ -185,21 +193,28 @@ mod tests {
 
         // A `cp` that writes half of the program, and then fails.
         let bin = path_with(scene.folder.path(), &["curl", "sha256sum"]);
-        let cp = bin.join("cp");
-        let real_cp = fs::read_link(&cp).unwrap();
-        fs::remove_file(&cp).unwrap();
-        let script = format!(
-            "#!/bin/sh\ncase $1 in */bin/toolrack) printf half >\"$2\"; exit 1 ;; esac\nexec {} \"$@\"\n",
-            real_cp.display()
-        );
-        fs::write(&cp, script).unwrap();
-        fs::set_permissions(&cp, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        put_before(&bin.join("cp"), "case $1 in */bin/toolrack) printf half >\"$2\"; exit 1 ;; esac");
         let outcome = scene.install(&served, &bin);
         let output = String::from_utf8_lossy(&outcome.stderr);
         assert!(!outcome.status.success() && output.contains("bin/toolrack cannot be written"), "{output}");
         assert!(output.ends_with("Nothing was installed.\n"), "{output}");
         assert_eq!(fs::read_to_string(&program).unwrap(), "the earlier version");
         assert_eq!(installed(), before);
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_replaced_is_not_reported_as_if_nothing_was_installed() {
+        let scene = Scene::new();
+        let served = FileServer::start(&scene.released.folder, Fault::None).unwrap();
+        // A `mv` that fails at the last file: by then, the others are in place.
+        let bin = path_with(scene.folder.path(), &["curl", "sha256sum"]);
+        put_before(&bin.join("mv"), "case $3 in */bin/toolrack) exit 1 ;; esac");
+        let outcome = scene.install(&served, &bin);
+        let output = String::from_utf8_lossy(&outcome.stderr);
+        assert!(!outcome.status.success() && output.contains("bin/toolrack cannot be replaced"), "{output}");
+        assert!(output.ends_with("run the installer again.\n"), "{output}");
+        assert!(scene.home().join(".local/bin/toolrack-supervisor").is_file());
+        assert!(!scene.installed().iter().any(|file| file.to_string_lossy().contains(".new.")), "no copy is left");
     }
 
     #[test]

@@ -55,6 +55,8 @@ impl Agent {
             while running_tasks.len() < self.parallel.get()
                 && let Some(task) = waiting_tasks.next()
             {
+                // Not one of the reports, which may be dropped.
+                front.on_event(TurnEvent::CallBegins(&task.call));
                 running_tasks.spawn(task.run().in_current_span());
             }
             tokio::select! {
@@ -109,7 +111,7 @@ impl Agent {
         self.check_offered(&call.name, catalog)?;
         let id = call.id.clone();
         let on_progress: OnProgress = Arc::new(move |progress| {
-            let _ = report_sender.try_send(Report::Progress(id.clone(), progress));
+            let _ = report_sender.try_send(Report { id: id.clone(), progress });
         });
         let arguments = call.arguments().cloned().unwrap_or_default();
         let mut request = Call::from_map(&call.name, arguments)
@@ -192,7 +194,6 @@ struct FinishedCall {
 impl CallTask {
     async fn run(self) -> FinishedCall {
         let Self { agent, catalog, call, send_state, report_sender } = self;
-        let _ = report_sender.try_send(Report::Begun(call.clone()));
         let began = Instant::now();
         let outcome = agent.call(&call, &catalog, send_state, report_sender).await;
         FinishedCall { call, outcome, took: began.elapsed() }
@@ -218,18 +219,15 @@ fn conceal_part(part: &mut Content, conceal: &Conceal) {
     }
 }
 
-/// A report of a call that has no result yet.
-enum Report {
-    Begun(ToolCallData),
-    Progress(String, Progress),
+/// A report of the progress of the call `id`, which has no result yet.
+struct Report {
+    id: String,
+    progress: Progress,
 }
 
 impl Report {
     fn send_to(&self, front: &mut dyn Front) {
-        front.on_event(match self {
-            Self::Begun(call) => TurnEvent::CallBegins(call),
-            Self::Progress(id, progress) => TurnEvent::CallProgress { id, progress },
-        });
+        front.on_event(TurnEvent::CallProgress { id: &self.id, progress: &self.progress });
     }
 }
 

@@ -164,6 +164,23 @@ async fn a_call_that_is_not_made_is_reported_also_if_the_answer_has_no_other() {
 }
 
 #[tokio::test]
+async fn each_call_begins_before_it_ends_however_many_begin_at_once() {
+    let calls = (0..100).map(|number: u32| {
+        ToolCallData::new(number.to_string(), "nothing", Map::from_iter([("number".to_owned(), json!(number))]))
+    });
+    let reply = Reply::new(Message::new(Role::Assistant, "").with_tool_calls(calls.collect()));
+    let mut agent = Agent::new(Arc::new(Scripted::new().reply(reply).say("done")), Host::builder().build());
+    agent.parallel = std::num::NonZeroUsize::new(100).unwrap();
+    let (mut turn, mut front) = (turn(), Recorder::default());
+    assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
+    let position = |line: &str| front.events.iter().position(|event| event == line);
+    for number in 0..100 {
+        let (begins, ends) = (position(&format!("begins {number}")), position(&format!("ends {number} badly")));
+        assert!(begins.is_some() && begins < ends, "{number}: {:?}", front.events);
+    }
+}
+
+#[tokio::test]
 async fn concealed_text_of_results_reaches_neither_the_model_nor_the_history() {
     let script = Scripted::new().call_tool(ECHO, json!({ "text": "the key is hunter2" }));
     let script = script.call_tool("mcp__rooms__fail", json!({ "message": "hunter2 is wrong" }));

@@ -255,8 +255,8 @@ mod tests {
             let mut errors = 0;
             for at in 0..bytes.len() {
                 let (before, after) = bytes.split_at(at);
-                let (is_streamed, reply) = stream(&*adapter, wire, [before]);
-                assert!(deltas.starts_with(&is_streamed), "{wire} {at}: streamed deltas stay");
+                let (streamed_deltas, reply) = stream(&*adapter, wire, [before]);
+                assert!(deltas.starts_with(&streamed_deltas), "{wire} {at}: streamed deltas stay");
                 match reply {
                     Ok(reply) => assert_eq!(reply.message, full.message, "{wire} {at}"),
                     Err(DecodeError::Invalid(ModelErrorKind::Cut { .. })) => errors += 1,
