@@ -1,10 +1,12 @@
 //! Ids, tokens and headers of requests, as odd clients write them.
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, duplex, split};
 use toolrack_testkit::EffectLog;
 
-use crate::world::{Raw, World, json_of, messages_of, modern, request, until};
+use crate::{
+    lines::LineClient,
+    world::{Raw, World, json_of, messages_of, modern, request, until},
+};
 
 /// Ids as clients write them, and whether they are valid.
 fn ids() -> Vec<(String, bool)> {
@@ -43,23 +45,18 @@ async fn a_request_id_is_echoed_exactly_or_refused_over_http() {
 #[tokio::test]
 async fn a_request_id_is_echoed_exactly_or_refused_over_stdio() {
     let world = World::new("").await;
-    let (ours, theirs) = duplex(1_000_000);
-    let (reader, writer) = split(theirs);
-    let serving = world.gateway.serve_stdio(reader, writer);
+    let (mut connection, serving) = LineClient::of(&world);
     let client = async {
-        let (reader, mut writer) = split(ours);
-        let mut lines = BufReader::new(reader).lines();
         for (id, fine) in ids() {
-            let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n");
-            writer.write_all(line.as_bytes()).await.unwrap();
-            let answer = lines.next_line().await.unwrap().unwrap();
+            connection.say(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
+            let answer = connection.next_line().await;
             let shown = &id[..id.len().min(30)];
             match fine {
                 true => assert_eq!(answer, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#), "{shown}"),
                 false => assert!(answer.contains("-32600") && answer.contains(r#""id":null"#), "{shown}: {answer}"),
             }
         }
-        writer.shutdown().await.unwrap();
+        connection.close().await;
     };
     let (served, ()) = tokio::join!(serving, client);
     served.unwrap();
@@ -70,30 +67,34 @@ async fn a_request_id_is_echoed_exactly_or_refused_over_stdio() {
 async fn over_stdio_a_client_begins_once_and_cancels_by_the_id_of_its_request() {
     let effects = EffectLog::new();
     let world = World::new(&format!("--log {}", effects.path_str())).await;
-    let (ours, theirs) = duplex(1_000_000);
-    let (reader, writer) = split(theirs);
-    let serving = world.gateway.serve_stdio(reader, writer);
+    let (mut connection, serving) = LineClient::of(&world);
     let client = async {
-        let (reader, mut writer) = split(ours);
-        let mut lines = BufReader::new(reader).lines();
-        let mut say = async |message: Value| writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-        let mut hear = async || -> Value { serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap() };
         let begin = |id| request(id, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
-        say(begin(1)).await;
-        assert_eq!(hear().await["result"]["protocolVersion"], "2025-11-25");
-        say(begin(2)).await;
-        assert_eq!(hear().await["error"]["code"], -32600, "it is known already");
+        connection.say(begin(1)).await;
+        assert_eq!(connection.hear().await["result"]["protocolVersion"], "2025-11-25");
+        connection.say(begin(2)).await;
+        assert_eq!(connection.hear().await["error"]["code"], -32600, "it is known already");
         let params = json!({"name": "mcp__fake__sleep", "arguments": {"ms": 60_000}});
-        say(request(7, "tools/call", params)).await;
+        connection.say(request(7, "tools/call", params)).await;
         until("it runs", || effects.read().runs_of("sleep") == 1).await;
-        say(request(7, "ping", json!({}))).await;
-        assert_eq!(hear().await["error"]["code"], -32600, "an id that is under way");
-        say(request(8, "ping", json!({}))).await;
-        assert_eq!(hear().await, json!({"jsonrpc": "2.0", "id": 8, "result": {}}), "others are answered meanwhile");
-        say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}})).await;
+        connection.say(request(7, "ping", json!({}))).await;
+        assert_eq!(connection.hear().await["error"]["code"], -32600, "an id that is under way");
+        connection.say(request(8, "ping", json!({}))).await;
+        assert_eq!(
+            connection.hear().await,
+            json!({"jsonrpc": "2.0", "id": 8, "result": {}}),
+            "others are answered meanwhile"
+        );
+        connection
+            .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}))
+            .await;
         until("it is cancelled", || effects.read().cancelled().len() == 1).await;
-        say(request(7, "ping", json!({}))).await;
-        assert_eq!(hear().await["result"], json!({}), "the id is free, and the cancelled call has no answer");
+        connection.say(request(7, "ping", json!({}))).await;
+        assert_eq!(
+            connection.hear().await["result"],
+            json!({}),
+            "the id is free, and the cancelled call has no answer"
+        );
     };
     tokio::select! {
         ended = serving => panic!("{ended:?}"),

@@ -3,6 +3,7 @@
 
 mod apart;
 mod ids;
+mod lines;
 mod needs_node;
 mod needs_python;
 mod offers;

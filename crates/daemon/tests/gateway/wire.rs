@@ -2,10 +2,12 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, duplex, split};
 use toolrack_daemon::gateway::{GatewayOptions, StdioError};
 
-use crate::world::{Raw, World, fake, json_of, messages_of, modern, request};
+use crate::{
+    lines::LineClient,
+    world::{Raw, World, fake, json_of, messages_of, modern, request},
+};
 
 #[tokio::test]
 async fn a_malformed_message_is_refused_with_an_explanation() {
@@ -130,31 +132,16 @@ async fn a_request_without_the_parameters_that_it_needs_is_refused_over_http() {
 #[tokio::test]
 async fn a_request_without_the_parameters_that_it_needs_is_refused_over_stdio_and_the_connection_lives() {
     let world = World::new("").await;
-    let (ours, theirs) = duplex(100_000);
-    let (reader, writer) = split(theirs);
-    let serving = world.gateway.serve_stdio(reader, writer);
+    let (mut connection, serving) = LineClient::of(&world);
     let client = async {
-        let (reader, mut writer) = split(ours);
-        let mut lines = BufReader::new(reader).lines();
-        let mut ask = async |message: String| -> Value {
-            writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-            loop {
-                let line = lines.next_line().await.unwrap().unwrap();
-                let answer: Value = serde_json::from_str(&line).unwrap();
-                // A notification has no id.
-                if answer["id"].is_number() {
-                    return answer;
-                }
-            }
-        };
         let client_info = json!({"name": "raw", "version": "1"});
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client_info});
-        ask(request(1, "initialize", params).to_string()).await;
+        connection.ask(request(1, "initialize", params)).await;
         for body in without_params() {
-            let answer = ask(body.clone()).await;
+            let answer = connection.ask(&body).await;
             assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32602)), "{body}: {answer}");
         }
-        assert_eq!(ask(request(8, "ping", json!({})).to_string()).await["result"], json!({}));
+        assert_eq!(connection.ask(request(8, "ping", json!({}))).await["result"], json!({}));
     };
     tokio::select! {
         ended = serving => panic!("the connection has ended: {ended:?}"),
@@ -208,22 +195,17 @@ async fn over_stdio_lines_are_answered_and_a_line_that_never_ends_ends_the_conne
     let mut options = GatewayOptions::default();
     options.bounds.body_bytes = 10_000;
     let world = World::with([("fake", fake(""))], options).await;
-    let (ours, theirs) = duplex(100_000);
-    let (reader, writer) = split(theirs);
-    let serving = world.gateway.serve_stdio(reader, writer);
+    let (mut connection, serving) = LineClient::of(&world);
     let client = async {
-        let (reader, mut writer) = split(ours);
-        let mut lines = BufReader::new(reader).lines();
-        let mut next = async || -> Value { serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap() };
-        writer.write_all(b"\n{\n").await.unwrap();
-        assert_eq!(next().await["error"]["code"], -32700);
-        writer.write_all(format!("{}\n", request(1, "tools/list", json!({}))).as_bytes()).await.unwrap();
-        assert_eq!(next().await["error"]["code"], -32600, "neither initialized nor modern");
+        connection.write(b"\n{\n").await;
+        assert_eq!(connection.hear().await["error"]["code"], -32700);
+        connection.say(request(1, "tools/list", json!({}))).await;
+        assert_eq!(connection.hear().await["error"]["code"], -32600, "neither initialized nor modern");
         let (modern, _) = modern(2, "tools/list", json!({}), json!({}));
-        writer.write_all(format!("{modern}\n").as_bytes()).await.unwrap();
-        let listed = next().await;
+        connection.say(modern).await;
+        let listed = connection.hear().await;
         assert!(listed["result"]["tools"].is_array(), "{listed}");
-        writer.write_all(&[b'x'; 20_000]).await.unwrap();
+        connection.write(&[b'x'; 20_000]).await;
         std::future::pending::<()>().await;
     };
     tokio::select! {
@@ -303,29 +285,13 @@ async fn each_request_of_a_batch_is_answered_over_http_in_the_version_that_has_b
 #[tokio::test]
 async fn the_answers_to_a_batch_over_stdio_are_a_batch() {
     let world = World::new("").await;
-    let (ours, theirs) = duplex(100_000);
-    let (reader, writer) = split(theirs);
-    let serving = world.gateway.serve_stdio(reader, writer);
+    let (mut connection, serving) = LineClient::of(&world);
     let client = async {
-        let (reader, mut writer) = split(ours);
-        let mut lines = BufReader::new(reader).lines();
         let client_info = json!({"name": "raw", "version": "1"});
         let params = json!({"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client_info});
-        for message in [request(9, "initialize", params), mixed_batch()] {
-            writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-            let answer: Value = loop {
-                let line = lines.next_line().await.unwrap().unwrap();
-                let message: Value = serde_json::from_str(&line).unwrap();
-                // A notification has a method.
-                if message.get("method").is_none() {
-                    break message;
-                }
-            };
-            match answer.as_array() {
-                Some(answers) => assert_answers(answers),
-                None => assert_eq!(answer["id"], 9, "{answer}"),
-            }
-        }
+        assert_eq!(connection.ask(request(9, "initialize", params)).await["id"], 9);
+        let answers = connection.ask(mixed_batch()).await;
+        assert_answers(answers.as_array().unwrap());
     };
     tokio::select! {
         ended = serving => panic!("the connection has ended: {ended:?}"),

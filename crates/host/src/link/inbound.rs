@@ -183,6 +183,21 @@ pub(crate) struct InboundParts {
     pub(crate) stop: CancellationToken,
 }
 
+#[cfg(test)]
+impl InboundParts {
+    /// The parts of a connection that no user and no program watches.
+    pub(crate) fn unwatched() -> Self {
+        Self {
+            asker: Arc::new(crate::ask::NoAsker),
+            events: Arc::new(|_| {}),
+            observer: observe::Observer::new([]),
+            server_requests: 1,
+            tracker: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        }
+    }
+}
+
 impl Inbound {
     /// Lets the server ask the user to open the pages that `guard` allows. Does nothing if a guard was set before.
     pub(crate) fn set_page_guard(&self, guard: Guard) {

@@ -2,26 +2,16 @@
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::{
-    ask::NoAsker,
-    link::inbound::{InboundParts, observe::Observer},
+    link::inbound::InboundParts,
     resolve::{Challenge, Destination, NotAuthorized, Signature, Verbatim},
     spec::Limits,
 };
 
 /// A client for a server with this configuration.
 async fn transport(spec: &Http, authorizer: Option<&Arc<dyn Authorizer>>) -> HttpTransport {
-    let parts = InboundParts {
-        asker: Arc::new(NoAsker),
-        events: Arc::new(|_| {}),
-        observer: Observer::new([]),
-        server_requests: 1,
-        tracker: TaskTracker::new(),
-        stop: CancellationToken::new(),
-    };
     let server = ServerName::new("server").unwrap();
     let resolver: Arc<dyn Resolver> = Arc::new(Verbatim);
     let plan = HttpPlan {
@@ -34,7 +24,7 @@ async fn transport(spec: &Http, authorizer: Option<&Arc<dyn Authorizer>>) -> Htt
         supervisor: None,
         bounds: Bounds::of(&Limits::default()),
     };
-    let inbound = Inbound::new(server.clone(), parts);
+    let inbound = Inbound::new(server.clone(), InboundParts::unwatched());
     HttpTransport::new(&plan, &inbound, &Arc::default()).await.unwrap()
 }
 

@@ -48,26 +48,17 @@ mod tests {
     };
 
     use serde_json::{json, value::to_raw_value};
-    use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
     use super::*;
     use crate::{
         ask::NoAsker,
-        link::inbound::{InboundParts, OnProgress, OpenRequest, clock::Clock, observe::Observer},
+        link::inbound::{InboundParts, OnProgress, OpenRequest, clock::Clock},
         spec::ServerName,
         witness::Caller,
     };
 
     fn inbound() -> Arc<Inbound> {
-        let parts = InboundParts {
-            asker: Arc::new(NoAsker),
-            events: Arc::new(|_| {}),
-            observer: Observer::new([]),
-            server_requests: 1,
-            tracker: TaskTracker::new(),
-            stop: CancellationToken::new(),
-        };
-        Inbound::new(ServerName::new("server").unwrap(), parts)
+        Inbound::new(ServerName::new("server").unwrap(), InboundParts::unwatched())
     }
 
     #[tokio::test]
