@@ -53,15 +53,16 @@ use crate::{
 
 /// The parts from which a world is made.
 pub struct Parts {
-    /// Runs the servers. The host must not run any server yet, and should have [`Self::questions`] as its asker.
+    /// Runs the servers. It must not run any server yet, and should put its questions to users into
+    /// [`Self::questions`].
     pub host: Host,
     /// The request to load the configuration, at the start and at each reload.
     pub request: Request,
     /// Watches the files of the configuration.
     pub watcher: Watcher,
-    /// The environment, which names the places of other programs' configurations.
+    /// The environment variables, which say where other programs keep their configurations.
     pub environment: Environment,
-    /// Stores approvals, conversations and logs. Without a store, no entry of a project runs.
+    /// Stores approvals, conversations and logs. Without a store, no server runs that a project's file configures.
     pub store: Option<Store>,
     /// The secrets that must not be shown.
     pub secrets: Arc<Interpolate>,
@@ -69,7 +70,7 @@ pub struct Parts {
     pub vault: Arc<dyn Vault>,
     /// Holds open questions.
     pub questions: Questions,
-    /// Counts what callers use. The host uses the same counter.
+    /// Counts the calls and tokens of callers against their quotas. The host uses the same counter.
     pub quotas: TenantQuotas,
     /// Finds the model that answers in conversations.
     pub models: Models,
@@ -192,9 +193,9 @@ pub(crate) struct World {
     /// Cancelled when the world ends: streams, waiting requests and tasks of the world end then.
     pub(crate) ending: CancellationToken,
     loaded: ArcSwap<Loaded>,
-    /// Why the files as they are now cannot be used; empty if they can.
+    /// Why the current files cannot be used; empty if they can.
     file_problems: ArcSwap<Vec<Problem>>,
-    /// Whether the first configuration has been applied. Also notifies each time when a later one is applied.
+    /// Whether the first configuration has been applied. Notifies receivers each time a configuration is applied.
     applied: watch::Sender<bool>,
     /// Notifies when the user gives or takes back a value that servers need.
     values_changed: watch::Sender<()>,
@@ -263,10 +264,10 @@ impl World {
         let weak_base = base.map(Arc::downgrade).unwrap_or_default();
         // Subscribe before copying the configuration of the base, so that no change goes unnoticed.
         let base = base.map(|base| BaseWorld { applied: base.applied_changes(), world: Arc::clone(base) });
-        let extended_request = with_own_servers(&request, own_servers.as_deref(), &kind).await;
+        let request_with_own_servers = with_own_servers(&request, own_servers.as_deref(), &kind).await;
         let loaded = match &base {
-            Some(base) if extended_request.of_member.is_empty() => base.world.loaded(),
-            _ => Arc::new(load_initial(&extended_request, store.as_ref()).await),
+            Some(base) if request_with_own_servers.of_member.is_empty() => base.world.loaded(),
+            _ => Arc::new(load_initial(&request_with_own_servers, store.as_ref()).await),
         };
         let world = Arc::new(Self {
             host,
@@ -313,7 +314,7 @@ impl World {
         world
     }
 
-    /// Whether the host runs the first configuration, or what could be used of it.
+    /// Whether the host has applied the first configuration, or the part of it that is usable.
     pub(crate) fn is_applied(&self) -> bool {
         *self.applied.borrow()
     }
@@ -337,8 +338,8 @@ impl World {
         self.loaded.load_full()
     }
 
-    /// Returns whether the entry of this name belongs to this world. The world of a member has the member's own
-    /// servers, and the servers that the tenant lends to the member. `true` for a name without an entry.
+    /// Returns whether this world may use the server of this name. A member's world has the member's own servers, and
+    /// the servers that the tenant lends to the member. `true` for a name that is not configured.
     pub(crate) fn has_server(&self, server: &str) -> bool {
         self.loaded.load().desired.get(server).is_none_or(|spec| self.kind.has(spec))
     }
@@ -357,8 +358,8 @@ impl World {
     /// Returns whether `principal` may read what is stored about the server of this name. A server without an entry may
     /// belong to another member, so only principals who operate the servers may read about it.
     pub(crate) fn may_read_about(&self, server: &str, principal: &Principal) -> bool {
-        let operates = || Right::Operate.is_held_by(principal);
-        self.loaded.load().desired.get(server).map_or_else(operates, |spec| spec.is_for(principal))
+        let is_operator = || Right::Operate.is_held_by(principal);
+        self.loaded.load().desired.get(server).map_or_else(is_operator, |spec| spec.is_for(principal))
     }
 
     /// Whether the server of this name runs for only one user. Its output is then about no other user.
@@ -366,8 +367,7 @@ impl World {
         matches!(self.kind, WorldKind::Machine | WorldKind::Session(None)) || self.runs_for_one_member(server)
     }
 
-    /// Returns why the files as they are now cannot be used. If they can, returns the problems of the running
-    /// configuration.
+    /// Returns why the current files cannot be used. If they can, returns the problems of the running configuration.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let file_problems = self.file_problems.load();
         if file_problems.is_empty() { self.loaded.load().problems.clone() } else { file_problems.to_vec() }
@@ -405,7 +405,7 @@ impl World {
     async fn set_stopped(&self, name: &str, is_stopped: bool) -> Result<(), NotReloaded> {
         let lender = self.lender_of(name);
         let world = lender.as_deref().unwrap_or(self);
-        world.order(|done| Order::SetStopped { name: name.to_owned(), is_stopped, done }).await
+        world.order(|outcome_sender| Order::SetStopped { name: name.to_owned(), is_stopped, outcome_sender }).await
     }
 
     /// Reads the configuration again, and waits until the host runs it.
@@ -424,21 +424,21 @@ impl World {
     /// Gives an order to the keeper, and waits until the keeper has carried it out.
     async fn order(
         &self,
-        order: impl FnOnce(oneshot::Sender<Result<(), NotReloaded>>) -> Order,
+        make_order: impl FnOnce(oneshot::Sender<Result<(), NotReloaded>>) -> Order,
     ) -> Result<(), NotReloaded> {
-        let (done, outcome) = oneshot::channel();
-        self.orders.send(order(done)).await.map_err(|_| NotReloaded::Ending)?;
+        let (outcome_sender, outcome) = oneshot::channel();
+        self.orders.send(make_order(outcome_sender)).await.map_err(|_| NotReloaded::Ending)?;
         outcome.await.unwrap_or(Err(NotReloaded::Ending))
     }
 
-    /// Returns a receiver that notices each value that the user of this world gives or takes back.
+    /// Returns a receiver that is notified when the user of this world gives or takes back a value.
     pub(crate) fn value_changes(&self) -> watch::Receiver<()> {
         self.values_changed.subscribe()
     }
 
     /// Restarts `servers` of this world and of the worlds of its sessions, because a value that they need has changed.
     pub(crate) fn restart_for_values(&self, servers: &BTreeSet<String>) {
-        let session_worlds = self.session_worlds.get().map(|running| running()).unwrap_or_default();
+        let session_worlds = self.session_worlds.get().map(|find_running| find_running()).unwrap_or_default();
         for world in session_worlds.iter().map(|world| &**world).chain([self]) {
             for server in servers {
                 // This fails for a server that was removed meanwhile, which needs no restart.
@@ -448,7 +448,7 @@ impl World {
         }
     }
 
-    /// Returns a receiver that notices each time when this world has applied its configuration.
+    /// Returns a receiver that is notified each time this world has applied a configuration.
     pub(crate) fn applied_changes(&self) -> watch::Receiver<bool> {
         self.applied.subscribe()
     }
@@ -465,13 +465,13 @@ impl World {
     }
 }
 
-/// Loads the first configuration. If it has errors, the world runs what can be used of it, because there is no older
-/// one.
+/// Loads the first configuration. If it has errors, the world runs the part that is usable, because there is no older
+/// configuration to fall back to.
 async fn load_initial(request: &Request, store: Option<&Store>) -> Loaded {
     // Without the approvals, no entry of a project runs.
     let approvals = approvals(store).await.unwrap_or_default();
-    let before = None;
-    keeper::load(request, approvals, before).await.unwrap_or_else(|rejected| *rejected.loaded)
+    let running_configuration = None;
+    keeper::load(request, approvals, running_configuration).await.unwrap_or_else(|rejected| *rejected.loaded)
 }
 
 async fn approvals(store: Option<&Store>) -> Result<Vec<Approval>, StoreError> {

@@ -97,17 +97,17 @@ impl World {
         caller: &Caller,
     ) -> Result<Vec<AddedEntry>, (String, EditFailed)> {
         let NewEntries { scope, mut entries, replace, plain } = additions;
-        let mut sealed = if plain { BTreeMap::new() } else { self.seal(&mut entries).await? };
+        let mut sealed_by_entry = if plain { BTreeMap::new() } else { self.move_secrets_out(&mut entries).await? };
         let target = EditTarget::for_new_entry(scope, &self.load_request.places, &self.load_request.cwd);
         let loaded = self.loaded();
-        let write = |dry_run| write_all(target.path.clone(), entries.clone(), Options { replace, dry_run });
+        let write_all = |dry_run| add_to_file(target.path.clone(), entries.clone(), Options { replace, dry_run });
         // A dry run first: no secret may be stored if one of the entries cannot be added.
-        let mut edited = write(/* dry_run */ true).await?;
+        let mut edited = write_all(/* dry_run */ true).await?;
         if !dry_run {
-            for (name, sealed) in &sealed {
+            for (name, sealed) in &sealed_by_entry {
                 self.store_secrets(sealed).await.map_err(|error| (name.clone(), error))?;
             }
-            edited = write(/* dry_run */ false).await?;
+            edited = write_all(/* dry_run */ false).await?;
             // Only a reload shows how the entries read now. The world itself reports files that cannot be used.
             let _ = self.reload().await;
             for (name, edited) in entries.keys().zip(&edited).filter(|_| target.scope == Scope::Project) {
@@ -116,19 +116,19 @@ impl World {
             }
         }
         let added = entries.into_keys().zip(edited).map(|(name, edited)| {
-            let sealed = sealed.remove(&name).unwrap_or_default();
+            let sealed = sealed_by_entry.remove(&name).unwrap_or_default();
             AddedEntry { name, scope: target.scope, edited, sealed }
         });
         Ok(added.collect())
     }
 
     /// Takes the secrets out of `entries`, and returns them by the names of the entries.
-    async fn seal(
+    async fn move_secrets_out(
         &self,
         entries: &mut BTreeMap<String, Value>,
     ) -> Result<BTreeMap<String, Sealed>, (String, EditFailed)> {
         let mut sealed_by_entry = BTreeMap::new();
-        // `None` until an entry has secrets: only then the names are read.
+        // `None` until an entry has secrets: most have none, and then the store is not read.
         let mut taken_names = None;
         for (name, entry) in entries.iter_mut().filter(|(_, entry)| has_secrets(entry)) {
             if taken_names.is_none() {
@@ -172,8 +172,8 @@ impl World {
             Change::Revise { .. } | Change::Remove => EditTarget::single_file_of(require_entry()?)?,
             Change::Switch(_) => EditTarget::for_switching(require_entry()?, places, folder)?,
         };
-        let shown = entry.map_or(Value::Null, |entry| entry.view.clone());
-        let edited = write(target.path.clone(), name.to_owned(), change, shown, dry_run).await?;
+        let shown_entry = entry.map_or(Value::Null, |entry| entry.view.clone());
+        let edited = change_file(target.path.clone(), name.to_owned(), change, shown_entry, dry_run).await?;
         if dry_run {
             return Ok((target.scope, edited));
         }
@@ -192,27 +192,28 @@ impl World {
     /// saw, come from the original.
     async fn agree_to_edit(
         &self,
-        EditedEntry { name, before, is_new }: EditedEntry<'_>,
+        EditedEntry { name, before: entry_before, is_new }: EditedEntry<'_>,
         edited: &Edited,
         caller: &Caller,
     ) -> Result<(), EditFailed> {
         let loaded = self.loaded();
-        let trusted_before = before.filter(|before| before.trust == Trust::Trusted);
-        let Some(after) = loaded.entry(name) else {
-            if let (Some(store), Some(project)) = (&self.store, before.and_then(|before| before.project.as_ref())) {
+        let trusted_before = entry_before.filter(|entry| entry.trust == Trust::Trusted);
+        let Some(entry_after) = loaded.entry(name) else {
+            if let (Some(store), Some(project)) = (&self.store, entry_before.and_then(|entry| entry.project.as_ref())) {
                 // An entry that is put back later needs a new approval.
                 store.revoke(project, name, caller).await?;
             }
             return Ok(());
         };
-        // Another program may have changed the file just before or after this edit. The user has not agreed to such a
+        // Another program may have changed the file just before or after this edit, and the user has not agreed to that
         // change.
-        let is_as_written = edited.hash_after.as_ref() == Some(&after.hash);
-        let is_only_switched = trusted_before.is_some_and(|before| before.hash_unswitched == after.hash_unswitched);
-        let was_agreed_to =
+        let is_as_the_edit_left_it = edited.hash_after.as_ref() == Some(&entry_after.hash);
+        let is_only_switched =
+            trusted_before.is_some_and(|before| before.hash_unswitched == entry_after.hash_unswitched);
+        let user_agreed =
             is_new || trusted_before.is_some_and(|before| edited.hash_before.as_ref() == Some(&before.hash));
-        if is_only_switched || (is_as_written && was_agreed_to) {
-            self.trust(after, caller).await?;
+        if is_only_switched || (is_as_the_edit_left_it && user_agreed) {
+            self.trust(entry_after, caller).await?;
             // Applies the agreement. The world itself reports files that cannot be used.
             let _ = self.reload().await;
         }
@@ -250,12 +251,19 @@ pub fn approval_of(entry: &Entry) -> Option<Approval> {
     })
 }
 
-/// Edits the file on a thread of its own, because the edit may wait for another process that edits the same file.
-async fn write(path: PathBuf, name: String, change: Change, shown: Value, dry_run: bool) -> Result<Edited, EditFailed> {
+/// Changes one entry of the file on a blocking thread, because the edit may wait for another process that edits the
+/// same file.
+async fn change_file(
+    path: PathBuf,
+    name: String,
+    change: Change,
+    shown_entry: Value,
+    dry_run: bool,
+) -> Result<Edited, EditFailed> {
     let options = Options { dry_run, ..Options::default() };
     let edit = move || match change {
         Change::Revise { entry, seen_hash } => {
-            let revision = Revision { shown: &shown, entry: &entry, shown_hash: seen_hash.as_deref() };
+            let revision = Revision { shown: &shown_entry, entry: &entry, shown_hash: seen_hash.as_deref() };
             edit::revise(&path, &name, &revision, options)
         }
         Change::Remove => edit::remove(&path, &name, options),
@@ -264,9 +272,8 @@ async fn write(path: PathBuf, name: String, change: Change, shown: Value, dry_ru
     tokio::task::spawn_blocking(edit).await.map_err(|_| EditFailed::Unfinished)?.map_err(EditFailed::Edit)
 }
 
-/// Adds entries to the file, on a thread of its own as [`write`] does. An error has the name of the entry that it is
-/// about.
-async fn write_all(
+/// Adds entries to the file, on a blocking thread as [`change_file`] does. An error has the name of the entry at fault.
+async fn add_to_file(
     path: PathBuf,
     entries: BTreeMap<String, Value>,
     options: Options,

@@ -1,5 +1,5 @@
-//! The findings in the definitions of tools: parts at which a user should look. They are computed once for each catalog
-//! (the immutable list of the tools of all servers; a change makes a new one).
+//! Caches findings: suspicious parts of tool definitions, at which a user should look. They are searched once for each
+//! catalog (the immutable list of the tools of all servers; each change makes a new catalog).
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ impl FindingsCache {
     /// Returns the findings in `catalog`. A catalog other than the last one is searched on a blocking thread.
     pub(crate) async fn for_catalog(&self, catalog: Arc<Catalog>) -> Arc<Findings> {
         let version = catalog.version();
-        let last = self.0.load();
-        if last.version == Some(version) {
-            return Arc::clone(&last.findings);
+        let cache = self.0.load();
+        if cache.version == Some(version) {
+            return Arc::clone(&cache.findings);
         }
-        drop(last);
+        drop(cache);
         // Only a shutdown ends the search early; no page shows the findings then.
         let findings = Arc::new(spawn_blocking(move || catalog.findings()).await.unwrap_or_default());
-        let cached = Arc::new(CachedFindings { version: Some(version), findings: Arc::clone(&findings) });
+        let entry = Arc::new(CachedFindings { version: Some(version), findings: Arc::clone(&findings) });
         // Another task may have searched a newer catalog meanwhile.
-        self.0.rcu(|last| Arc::clone(if last.version < cached.version { &cached } else { last }));
+        self.0.rcu(|cache| Arc::clone(if cache.version < entry.version { &entry } else { cache }));
         findings
     }
 

@@ -24,10 +24,10 @@ const REAPPEAR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An order to the keeper.
 pub(super) enum Order {
-    /// Read the configuration again.
+    /// Read the configuration again. The sender gets the outcome.
     Reload(oneshot::Sender<Result<(), NotReloaded>>),
     /// Stop a server, or let it run again, without changing a file.
-    SetStopped { name: String, is_stopped: bool, done: oneshot::Sender<Result<(), NotReloaded>> },
+    SetStopped { name: String, is_stopped: bool, outcome_sender: oneshot::Sender<Result<(), NotReloaded>> },
 }
 
 /// The world whose configuration this world uses.
@@ -69,7 +69,7 @@ impl Keeper {
     /// Returns whether a configuration file is missing that had servers when it was last read.
     async fn is_file_missing(&self) -> bool {
         let before = self.world.loaded();
-        // If the check itself fails, the files are read as they are.
+        // If the check itself fails, the keeper reads the files without waiting.
         tokio::task::spawn_blocking(move || before.is_file_missing()).await.unwrap_or(false)
     }
 
@@ -90,11 +90,11 @@ impl Keeper {
                 () = missing_file.expired() => drop(self.reload().await),
                 () = base_applied(self.base.as_mut()) => drop(self.reload().await),
                 order = self.inbox.recv() => match order {
-                    Some(Order::Reload(done)) => drop(done.send(self.reload().await)),
-                    Some(Order::SetStopped { name, is_stopped, done }) => {
+                    Some(Order::Reload(outcome_sender)) => drop(outcome_sender.send(self.reload().await)),
+                    Some(Order::SetStopped { name, is_stopped, outcome_sender }) => {
                         self.set_stopped(name, is_stopped).await;
                         // Fails only if the sender of the order no longer waits.
-                        let _ = done.send(Ok(()));
+                        let _ = outcome_sender.send(Ok(()));
                     }
                     None => return,
                 },
@@ -116,12 +116,12 @@ impl Keeper {
     }
 
     async fn set_stopped(&self, name: String, is_stopped: bool) {
-        let mut stopped = BTreeSet::clone(&self.world.stopped_servers.load());
+        let mut stopped_servers = BTreeSet::clone(&self.world.stopped_servers.load());
         match is_stopped {
-            true => stopped.insert(name),
-            false => stopped.remove(&name),
+            true => stopped_servers.insert(name),
+            false => stopped_servers.remove(&name),
         };
-        self.world.stopped_servers.store(Arc::new(stopped));
+        self.world.stopped_servers.store(Arc::new(stopped_servers));
         self.apply().await;
     }
 
@@ -129,9 +129,9 @@ impl Keeper {
     /// same name runs.
     fn forget_removed_stops(&self) {
         let loaded = self.world.loaded();
-        let mut stopped = BTreeSet::clone(&self.world.stopped_servers.load());
-        stopped.retain(|name| loaded.entry(name).is_some());
-        self.world.stopped_servers.store(Arc::new(stopped));
+        let mut stopped_servers = BTreeSet::clone(&self.world.stopped_servers.load());
+        stopped_servers.retain(|name| loaded.entry(name).is_some());
+        self.world.stopped_servers.store(Arc::new(stopped_servers));
     }
 
     /// Loads the configuration again and applies it. If the files cannot be used, the old configuration stays.
@@ -141,7 +141,7 @@ impl Keeper {
             Ok(loaded) => {
                 self.world.file_problems.store(Arc::default());
                 let scope = self.base.as_ref().map(|_| Scope::Member);
-                let changes = changes(&before, &loaded, scope);
+                let changes = describe_changes(&before, &loaded, scope);
                 self.world.loaded.store(loaded);
                 self.forget_removed_stops();
                 self.apply().await;
@@ -173,8 +173,8 @@ impl Keeper {
         for problem in &problems {
             tracing::warn!("the configuration was not changed: {problem}");
         }
-        let shown: Vec<_> = problems.iter().map(shown::Problem::from).collect();
-        self.world.log.add("config_rejected", Audience::Operators, &json!({ "problems": shown }));
+        let shown_problems: Vec<_> = problems.iter().map(shown::Problem::from).collect();
+        self.world.log.add("config_rejected", Audience::Operators, &json!({ "problems": shown_problems }));
         self.world.file_problems.store(Arc::new(problems.clone()));
         Err(NotReloaded::Rejected(problems))
     }
@@ -228,8 +228,8 @@ impl MissingFileTimer {
     }
 }
 
-/// Reads the configuration files on a blocking thread, and checks the entries of projects against `approvals`. `before`
-/// is the configuration that runs: with it, files that cannot be used are an error.
+/// Reads the configuration files on a blocking thread, and checks the entries of projects against `approvals`. With
+/// `before`, the running configuration, unusable files are an error; without it, returns the part that is usable.
 pub(super) async fn load(
     request: &Request,
     approvals: Vec<Approval>,
@@ -249,17 +249,17 @@ pub(super) async fn load(
         Ok(loaded) => loaded,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The program is ending: no task waits for this.
+            // The runtime is shutting down, so no task waits for the result.
             Err(_) => std::future::pending().await,
         },
     }
 }
 
-/// The names of the changed servers, and the agents if they have changed; `null` if nothing has changed. With a
-/// `scope`, only the servers that come from there: a world with a base has the servers that its member has added, and
-/// the base itself logs all other changes.
-fn changes(before: &Loaded, after: &Loaded, scope: Option<Scope>) -> serde_json::Value {
-    // The hash of each entry, and whether it is enabled, trusted and valid.
+/// Describes a change of the configuration for the event log: the names of the changed servers, and the agents if they
+/// have changed; `null` if nothing has changed. With a `scope`, describes only the servers of that scope: a world with
+/// a base reports the servers that its member has added, and the base itself reports all other changes.
+fn describe_changes(before: &Loaded, after: &Loaded, scope: Option<Scope>) -> serde_json::Value {
+    // An entry has changed if its hash has changed, or whether it is enabled, trusted or valid.
     let facts_by_name = |loaded: &Loaded| -> BTreeMap<String, (String, bool, bool, bool)> {
         let in_scope = loaded.entries.iter().filter(|entry| scope.is_none_or(|scope| entry.scope == scope));
         let facts = in_scope.map(|entry| {
@@ -268,14 +268,14 @@ fn changes(before: &Loaded, after: &Loaded, scope: Option<Scope>) -> serde_json:
         });
         facts.collect()
     };
-    let (same_agents, after_agents) = (scope.is_some() || before.agents == after.agents, &after.agents);
+    let (has_same_agents, after_agents) = (scope.is_some() || before.agents == after.agents, &after.agents);
     let (before, after) = (facts_by_name(before), facts_by_name(after));
     let added: Vec<_> = after.keys().filter(|name| !before.contains_key(*name)).collect();
     let removed: Vec<_> = before.keys().filter(|name| !after.contains_key(*name)).collect();
     let differs = |(name, facts): &(&String, &_)| before.get(*name).is_some_and(|before| before != *facts);
     let changed: Vec<_> = after.iter().filter(differs).map(|(name, _)| name).collect();
     let mut changes = json!({ "added": added, "changed": changed, "removed": removed });
-    if !same_agents {
+    if !has_same_agents {
         changes["agents"] = json!(after_agents);
     } else if added.is_empty() && removed.is_empty() && changed.is_empty() {
         return serde_json::Value::Null;

@@ -25,8 +25,8 @@ pub struct SignInChannels {
     pub pasted_address: oneshot::Receiver<Url>,
 }
 
-/// The longest address that is accepted, in bytes.
-const MAX_ADDRESS: usize = 16 * 1024;
+/// The maximum length of a pasted address, in bytes.
+const MAX_ADDRESS_BYTES: usize = 16 * 1024;
 
 /// Signs in to a server: sends the page to show, if the user has to see one, and ends when the browser was redirected
 /// back and the tokens are stored. The future has a time limit; dropping it cancels the sign-in.
@@ -101,8 +101,8 @@ impl LatestSignIns {
         let sign_in = sign_in.filter(|sign_in| sign_in.paste_sender.is_some()).ok_or(PasteRefused::NotAwaited)?;
         let page =
             sign_in.status.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(PasteRefused::NotAwaited)?;
-        let answer = redirect_address(&page, pasted).ok_or(PasteRefused::WrongAddress)?;
-        let sent = sign_in.paste_sender.take().map(|sender| sender.send(answer));
+        let redirected_to = redirect_address(&page, pasted).ok_or(PasteRefused::WrongAddress)?;
+        let sent = sign_in.paste_sender.take().map(|sender| sender.send(redirected_to));
         sent.and_then(Result::ok).ok_or(PasteRefused::NotAwaited)
     }
 
@@ -120,7 +120,8 @@ impl World {
         self.work_in_progress.sign_ins(|latest| latest.0.get(server).map(|sign_in| sign_in.status.clone()))
     }
 
-    /// Takes the address at which a browser on another machine ended up.
+    /// Passes on the address that the user has pasted from a browser on another machine to the sign-in that waits for
+    /// it.
     pub(crate) fn accept_pasted_address(&self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
         self.work_in_progress.sign_ins(|latest| latest.paste(server, pasted))
     }
@@ -130,15 +131,16 @@ impl World {
     pub(crate) async fn sign_in(self: &Arc<Self>, server: ServerName, http: Http) -> Result<SignInStatus, NoSignIn> {
         let cancellation = self.ending.child_token();
         let (paste_sender, pasted_address) = oneshot::channel();
-        let earlier =
+        let earlier_cancellation =
             self.work_in_progress.sign_ins(|latest| latest.begin(server.as_str(), &cancellation, paste_sender));
-        earlier.inspect(CancellationToken::cancel);
+        earlier_cancellation.inspect(CancellationToken::cancel);
         let (page_sender, mut page) = oneshot::channel();
         let (result_sender, mut result_receiver) = oneshot::channel();
-        let signing = (self.sign_ins)(server.clone(), http, SignInChannels { page: page_sender, pasted_address });
-        let (world, token, name) = (Arc::clone(self), cancellation.clone(), server.clone());
+        let sign_in_future =
+            (self.sign_ins)(server.clone(), http, SignInChannels { page: page_sender, pasted_address });
+        let (world, task_cancellation, name) = (Arc::clone(self), cancellation.clone(), server.clone());
         self.tasks.spawn(async move {
-            let Some(result) = token.run_until_cancelled(signing).await else {
+            let Some(result) = task_cancellation.run_until_cancelled(sign_in_future).await else {
                 return;
             };
             let record_result = |status: &mut SignInStatus| match &result {
@@ -147,7 +149,7 @@ impl World {
                     (status.state, status.error, status.hint) = ("failed", Some(message.clone()), hint.clone());
                 }
             };
-            world.work_in_progress.sign_ins(|latest| latest.change(name.as_str(), &token, record_result));
+            world.work_in_progress.sign_ins(|latest| latest.change(name.as_str(), &task_cancellation, record_result));
             if result.is_ok() {
                 // The host would reconnect without this, but later. Fails only if the server was removed meanwhile.
                 let _ = world.host.reconnect(name.as_str());
@@ -180,7 +182,7 @@ fn redirect_address(page: &Url, pasted: &str) -> Option<Url> {
         let mut found = url.query_pairs().filter(|(name, _)| name == parameter);
         found.next().map(|(_, value)| value.into_owned()).filter(|_| found.next().is_none())
     };
-    let answer = Url::parse(pasted.trim()).ok().filter(|_| pasted.len() <= MAX_ADDRESS)?;
+    let answer = Url::parse(pasted.trim()).ok().filter(|_| pasted.len() <= MAX_ADDRESS_BYTES)?;
     let redirect = Url::parse(&value_of(page, "redirect_uri")?).ok()?;
     let is_redirect = answer.origin() == redirect.origin() && answer.path() == redirect.path();
     let state = value_of(page, "state").filter(|state| value_of(&answer, "state").as_ref() == Some(state));

@@ -35,7 +35,8 @@ const MAX_PER_MINUTE: usize = 100_000;
 /// counted together, under the name [`OTHERS`].
 const MAX_COUNTS: usize = 1_000;
 
-/// In place of the name of a server: servers beyond [`MAX_COUNTS`], and those that members have added for themselves.
+/// The name under which two groups of servers are counted together: those beyond [`MAX_COUNTS`], and those that members
+/// have added for themselves, whose names the tenant must not learn.
 const OTHERS: &str = "(others)";
 
 /// Calls of one server that ended in one way.
@@ -59,18 +60,18 @@ pub(crate) struct EndedCall {
     pub(crate) principal: Principal,
 }
 
-/// The counts of a world. Only a cell: no task waits for a change.
+/// The counts of a world. The watch channel serves as a lock: no task waits for a change.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(watch::Sender<CallCounters>);
 
-/// What is counted.
+/// The counters.
 #[derive(Debug, Default)]
 struct CallCounters {
     /// The counts, by the name of the server and the word of [`CallEnd`].
     by_server: BTreeMap<(String, &'static str), CallCount>,
     /// How many calls were not allowed.
     denied: u64,
-    /// How many events were missed because they arrived too fast.
+    /// How many events were not counted because too many arrived at once.
     lost: u64,
     /// The last calls that ended, the oldest first.
     recent: VecDeque<EndedCall>,
@@ -94,8 +95,8 @@ impl Tally {
     /// as an error.
     pub(crate) fn totals(&self) -> (u64, u64) {
         let counters = self.0.borrow();
-        let sum = |selects: &dyn Fn(&str) -> bool| {
-            counters.by_server.iter().filter(|((_, end), _)| selects(end)).map(|(_, count)| count.calls).sum()
+        let sum = |matches_end: &dyn Fn(&str) -> bool| {
+            counters.by_server.iter().filter(|((_, end), _)| matches_end(end)).map(|(_, count)| count.calls).sum()
         };
         (sum(&|_| true), sum(&|end| end == CallEnd::ToolError.word() || end == CallEnd::Failed.word()))
     }
@@ -119,9 +120,9 @@ impl Tally {
     /// Those of the last calls that `reader` may see, the newest first: all of them if the reader operates the servers,
     /// and only the reader's own calls if not.
     pub(crate) fn recent_calls(&self, reader: &Principal) -> Vec<EndedCall> {
-        let operates = Right::Operate.is_held_by(reader);
+        let is_operator = Right::Operate.is_held_by(reader);
         let counters = self.0.borrow();
-        counters.recent.iter().rev().filter(|call| operates || call.principal.is_same(reader)).cloned().collect()
+        counters.recent.iter().rev().filter(|call| is_operator || call.principal.is_same(reader)).cloned().collect()
     }
 
     /// Returns when the next attempt to connect `server` begins, if that is known. The time may have passed.
@@ -131,8 +132,8 @@ impl Tally {
 }
 
 /// Whether a call ended before the window of the calls per minute.
-fn is_old(end: &Instant) -> bool {
-    end.elapsed() > MINUTE
+fn is_old(end_time: &Instant) -> bool {
+    end_time.elapsed() > MINUTE
 }
 
 impl CallCounters {
@@ -216,21 +217,21 @@ fn audience(event: &Event) -> Audience {
 /// the log of that world has them, and members read both logs.
 fn log_event(world: &World, event: &Event) {
     // Cannot fail: the fields of an event are plain data.
-    let logged = serde_json::to_value(event).unwrap_or_default();
-    let Some(name) = logged["event"].as_str() else { return };
+    let event_json = serde_json::to_value(event).unwrap_or_default();
+    let Some(name) = event_json["event"].as_str() else { return };
     let audience = match audience(event) {
         Audience::Server(server) if !world.runs_server(&server) => return,
         // If several members share the server, those who do not operate it get the event without its output.
         Audience::Server(server) if !world.serves_one_user(&server) => match event.without_output() {
-            Some(reduced) => {
-                world.log.add(name, Audience::Members(server), &reduced);
+            Some(without_output) => {
+                world.log.add(name, Audience::Members(server), &without_output);
                 Audience::Operators
             }
             None => Audience::Server(server),
         },
         audience => audience,
     };
-    world.log.add(name, audience, &logged);
+    world.log.add(name, audience, &event_json);
 }
 
 /// Adds an event to the event log of the world, and counts it.
@@ -250,8 +251,8 @@ fn record_event(world: &World, event: Event) {
     }
 }
 
-/// Counts a call in the world in which it was made, and in the worlds that lend servers to that world. These do not
-/// learn the name of a server that they do not have, because a member has added it for themselves.
+/// Counts a call in the world in which it was made, and in the worlds that lend servers to that world. If a member has
+/// added the server for themselves, the lending worlds count the call without the server's name.
 fn count_call(world: &World, ended: EndedCall) {
     if let Some(base) = world.base.upgrade() {
         if base.loaded.load().desired.contains_key(ended.server.as_str()) {

@@ -1,6 +1,6 @@
-//! Keeps the work under way in a world (a host with its configuration). Callers can cancel calls and turns by the names
-//! that they gave them; a turn is a message of a user, and all that a model does until it has answered. Sign-ins are
-//! kept by their servers.
+//! Keeps track of the work under way in a world (a host with its configuration). Callers can cancel calls and turns by
+//! the names that they gave them; a turn is a message of a user, and all that a model does until it has answered. For
+//! each server, its latest sign-in is kept.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub(crate) enum WorkKind {
 }
 
 impl State {
-    fn by_name(&mut self, work: WorkKind) -> &mut WorkByName {
-        match work {
+    fn by_name(&mut self, kind: WorkKind) -> &mut WorkByName {
+        match kind {
             WorkKind::Call => &mut self.calls,
             WorkKind::Turn => &mut self.turns,
         }
@@ -42,7 +42,7 @@ impl State {
 /// Registers running work, until this value is dropped.
 pub(crate) struct RunningWork {
     work_in_progress: WorkInProgress,
-    work: WorkKind,
+    kind: WorkKind,
     name: Option<String>,
     cancellation: CancellationToken,
 }
@@ -52,17 +52,17 @@ impl WorkInProgress {
     ///
     /// # Errors
     /// [`NotBegun`] when other work has this name, or too much named work is running.
-    pub(crate) fn begin(&self, work: WorkKind, name: Option<String>) -> Result<RunningWork, NotBegun> {
+    pub(crate) fn begin(&self, kind: WorkKind, name: Option<String>) -> Result<RunningWork, NotBegun> {
         let cancellation = CancellationToken::new();
         if let Some(name) = &name {
-            self.0.lock().by_name(work).insert(name.clone(), cancellation.clone())?;
+            self.0.lock().by_name(kind).insert(name.clone(), cancellation.clone())?;
         }
-        Ok(RunningWork { work_in_progress: self.clone(), work, name, cancellation })
+        Ok(RunningWork { work_in_progress: self.clone(), kind, name, cancellation })
     }
 
     /// Cancels the work of this name. Returns whether such work was running.
-    pub(crate) fn cancel(&self, work: WorkKind, name: &str) -> bool {
-        let running = self.0.lock().by_name(work).get(name);
+    pub(crate) fn cancel(&self, kind: WorkKind, name: &str) -> bool {
+        let running = self.0.lock().by_name(kind).get(name);
         running.inspect(CancellationToken::cancel).is_some()
     }
 
@@ -82,7 +82,7 @@ impl RunningWork {
 impl Drop for RunningWork {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            self.work_in_progress.0.lock().by_name(self.work).remove(name);
+            self.work_in_progress.0.lock().by_name(self.kind).remove(name);
         }
     }
 }
