@@ -37,25 +37,25 @@ const MAX_SHOWN_ID_BYTES: usize = 200;
 /// The agents of a world.
 pub(crate) struct Agents {
     /// The world whose configuration names the agents.
-    base: Arc<World>,
+    parent_world: Arc<World>,
     worlds: Arc<Worlds>,
     /// The tokens for the agents' MCP endpoints, by the ids of the agents. Each is valid for one endpoint only.
     tokens: Mutex<BTreeMap<String, Token>>,
 }
 
 impl Agents {
-    /// The agents that the configuration of `base` names.
-    pub(crate) fn new(base: Arc<World>, common: CommonParts) -> Arc<Self> {
-        Arc::new(Self { base, worlds: Worlds::new(common), tokens: Mutex::default() })
+    /// The agents that the configuration of `parent_world` names.
+    pub(crate) fn new(parent_world: Arc<World>, common: CommonParts) -> Arc<Self> {
+        Arc::new(Self { parent_world, worlds: Worlds::new(common), tokens: Mutex::default() })
     }
 
     /// The ids of the agents that are configured, and whether the world of each runs.
     pub(crate) fn list(&self) -> Vec<(String, bool)> {
-        self.base.loaded().agents.iter().map(|id| (id.clone(), self.worlds.is_running(id))).collect()
+        self.parent_world.loaded().agents.iter().map(|id| (id.clone(), self.worlds.is_running(id))).collect()
     }
 
-    /// The token that opens the MCP endpoint of the agent `id`, and nothing else; the same until the daemon ends.
-    /// `None` when no such agent is configured.
+    /// The token that opens the MCP endpoint of the agent `id`, and nothing else. It stays the same until the daemon
+    /// ends. `None` when no such agent is configured.
     ///
     /// # Errors
     /// When the system has no random numbers.
@@ -81,7 +81,7 @@ impl Agents {
 
     /// The worlds that have begun and not ended, by the ids of their agents.
     pub(crate) fn worlds(&self) -> Vec<(String, Arc<World>)> {
-        self.worlds.all()
+        self.worlds.running_worlds()
     }
 
     /// The world of the agent `id`, if it has begun.
@@ -96,7 +96,7 @@ impl Agents {
     }
 
     pub(crate) fn is_configured(&self, id: &str) -> bool {
-        self.base.loaded().agents.iter().any(|configured| configured == id)
+        self.parent_world.loaded().agents.iter().any(|configured| configured == id)
     }
 }
 
@@ -151,8 +151,8 @@ fn agent_at_endpoint(path: &str) -> Option<String> {
 /// The error for an agent that is not configured.
 pub(crate) fn unknown_agent(id: &str) -> ApiError {
     let clipped = text::clip(id, MAX_SHOWN_ID_BYTES);
-    let shown = text::for_line(&clipped);
-    ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_AGENT", format!("no agent is called `{shown}`"))
+    let shown_id = text::for_line(&clipped);
+    ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_AGENT", format!("no agent is called `{shown_id}`"))
         .hint("`[[agents]]` in toolrack.toml names them, GET /api/v1/agents lists them")
 }
 

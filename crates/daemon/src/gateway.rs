@@ -70,7 +70,7 @@ use self::{
     protocol_names::META_SERVER,
     view::Views,
 };
-use crate::places::Places;
+use crate::fair_limit::FairLimit;
 
 pub(crate) use self::http::{SESSION_HEADER, begins_session, has_sessions};
 
@@ -103,9 +103,9 @@ struct Inner {
     memory: Memory,
     news: NewsSender,
     /// Limits the requests under way, of all clients and of one member (a user of a team).
-    call_places: Places,
+    call_limit: FairLimit,
     /// Limits the streams that stay open for notifications, of all clients and of one member.
-    stream_places: Places,
+    stream_limit: FairLimit,
     tasks: TaskTracker,
     stop: CancellationToken,
     created_at: Instant,
@@ -164,8 +164,8 @@ impl Gateway {
             directory: Directory::default(),
             memory: Memory::new(bounds),
             news: NewsSender::default(),
-            call_places: bounds.places(bounds.calls),
-            stream_places: bounds.places(bounds.streams),
+            call_limit: bounds.fair_limit(bounds.calls),
+            stream_limit: bounds.fair_limit(bounds.streams),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             created_at: Instant::now(),

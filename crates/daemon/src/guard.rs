@@ -36,7 +36,7 @@ pub(crate) use self::{
     members::Members,
     unauthenticated::{Connection, Registration, UnauthenticatedConnections},
 };
-use crate::{error::ApiError, membership::Membership, places::Full, replicas::FromSibling};
+use crate::{error::ApiError, fair_limit::LimitReached, membership::Membership, replicas::FromSibling};
 
 /// How many requests a limiter lets through.
 struct Rate {
@@ -385,8 +385,8 @@ fn too_many(message: &str) -> ApiError {
         .retry_after(BUSY_RETRY_AFTER)
 }
 
-fn too_many_connections(full: Full) -> ApiError {
-    let message = format!("too many connections {}", full.of_whom());
+fn too_many_connections(reached: LimitReached) -> ApiError {
+    let message = format!("too many connections {}", reached.of_whom());
     ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_CONNECTIONS", message)
         .hint("end streams and connections that are not needed (`member_connections` in `[serve]`)")
         .retry_after(BUSY_RETRY_AFTER)

@@ -46,9 +46,9 @@ use crate::{
     agents,
     api::{self, Metrics},
     dashboard, endpoint,
+    fair_limit::DEFAULT_PARTS,
     gateway::Gateway,
     guard::{self, Guard, Token, host_of},
-    places::DEFAULT_PARTS,
     replicas::{NoIdentity, ReplicaOptions},
     rights::Right,
     routes,
@@ -263,7 +263,7 @@ impl Daemon {
         team: Option<Team>,
         options: Options,
     ) -> Result<Self, StartError> {
-        let began = Instant::now();
+        let daemon_began = Instant::now();
         let bounds = options.connection_bounds();
         let Options { listen, token, tls, mut hosts, remote, agent_idle, session_worlds, replica, .. } = options;
         let (grace, drain) = (options.grace, options.drain);
@@ -286,13 +286,13 @@ impl Daemon {
         };
         // Nothing below fails: this starts the servers.
         let base = None;
-        let world = World::start(parts, base, &tasks, ending, began).await;
+        let world = World::start(parts, base, &tasks, ending, daemon_began).await;
         let team_url = team.as_ref().map(|team| team.door.url().clone());
         let timeouts = WorldTimeouts { idle: agent_idle, grace };
-        let settings = Arc::new(DaemonSettings { began, hosts, address, team_url, timeouts, session_worlds });
+        let settings = Arc::new(DaemonSettings { daemon_began, hosts, address, team_url, timeouts, session_worlds });
         let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &settings));
         let agents = new_agents(&settings, &world, make_agent_world, &tasks);
-        let sessions = make_session_world.map(|make| new_session_worlds(&settings, &world, make, &tasks));
+        let sessions = make_session_world.map(|make_parts| new_session_worlds(&settings, &world, make_parts, &tasks));
         let guard_agents = Arc::clone(&agents);
         let agent_token_opens = move |path: &str, token: &str| guard_agents.opens(path, token);
         let guard = Guard::new(token.clone(), address, tls.is_some(), &settings.hosts, Box::new(agent_token_opens));
@@ -404,7 +404,7 @@ impl Daemon {
             let (clients, connection_tasks) = (Clients { gateway: gateway.clone(), sessions }, tasks.clone());
             let (world, ending) = (Arc::clone(&world), ending.clone());
             tasks.spawn(async move {
-                world.once_applied().await;
+                world.until_applied().await;
                 local::serve(socket, admit, clients, connection_tasks, ending).await;
             });
         }
@@ -471,13 +471,13 @@ fn base_url(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String 
 static ROUTES: LazyLock<Router> = LazyLock::new(|| {
     let layers = ServiceBuilder::new()
         .layer(DefaultBodyLimit::max(api::MAX_BODY_BYTES))
-        .layer(middleware::from_fn(once_applied));
+        .layer(middleware::from_fn(wait_until_applied));
     with_layer(api::router().merge(agents::router()).merge(endpoints()), layers)
 });
 
 /// The routes of the daemon's own world: the control API, the MCP endpoint and the dashboard.
 fn own_router(extensions: RouteExtensions, authority: Option<Arc<Authority>>) -> Router {
-    let pages = dashboard::router().layer(middleware::from_fn(once_applied));
+    let pages = dashboard::router().layer(middleware::from_fn(wait_until_applied));
     let with_services = middleware::map_request(move |mut request: Request| {
         extensions.add_to(request.extensions_mut());
         if let Some(authority) = &authority {
@@ -502,9 +502,9 @@ where
 
 /// Delays every answer, except to monitors, until the first configuration has been applied. Without this delay, a
 /// client could mistake a daemon that is still loading for a daemon without servers.
-async fn once_applied(Extension(world): Extension<Arc<World>>, request: Request, next: Next) -> Response {
+async fn wait_until_applied(Extension(world): Extension<Arc<World>>, request: Request, next: Next) -> Response {
     if !matches!(request.uri().path(), "/health" | "/ready") {
-        world.once_applied().await;
+        world.until_applied().await;
     }
     next.run(request).await
 }

@@ -25,7 +25,7 @@ use crate::{
     gateway::{Bounds, Gateway, SESSION_HEADER, begins_session, has_sessions},
     rights::Right,
     world::World,
-    worlds::{CommonParts, WorldBound, WorldUse, Worlds},
+    worlds::{CommonParts, WorldLimit, WorldUse, Worlds},
 };
 
 /// Separates the id of a world from the id of a session in this world.
@@ -38,20 +38,21 @@ pub(crate) struct SessionWorlds {
 }
 
 /// The maximum number of worlds for the sessions of one user.
-pub(crate) fn world_bound(worlds: usize) -> WorldBound {
-    let refusal = |max| {
+pub(crate) fn world_limit(max_worlds: usize) -> WorldLimit {
+    let make_error = |max| {
         let message = format!("{max} sessions with servers of their own are open already (session_worlds)");
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message)
             .hint("end sessions that are not needed, or raise `session_worlds` in `[serve]`")
     };
-    WorldBound { worlds, refusal }
+    WorldLimit { max_worlds, make_error }
 }
 
-/// The id of a world, which ends when this value is dropped, if it must end.
+/// The world of a session. Dropping this value ends the world if `must_end` is set.
 struct EndOnDrop {
     id: String,
     worlds: Arc<Worlds>,
-    /// Whether the world must end: until its session has begun, and for the session of a connection always.
+    /// Cleared once a session over HTTP has begun, because that session outlives its first request. Always set for the
+    /// session of a connection.
     must_end: bool,
 }
 
@@ -90,7 +91,7 @@ impl SessionWorlds {
 
     /// The worlds that run now.
     pub(crate) fn running(&self) -> Vec<Arc<World>> {
-        self.worlds.all().into_iter().map(|(_, world)| world).collect()
+        self.worlds.running_worlds().into_iter().map(|(_, world)| world).collect()
     }
 
     /// Begins the session of a connection; `None` when no server runs once for each session.
@@ -118,8 +119,8 @@ impl SessionWorlds {
     /// Whether a server of the user runs once for each session.
     fn has_session_servers(&self) -> bool {
         let loaded = self.user_world.loaded();
-        let is_needed = |spec: &_| share_of(spec) == Share::Session && self.user_world.kind.runs(spec);
-        loaded.desired.values().any(|spec| spec.enabled && is_needed(spec))
+        let runs_for_each_session = |spec: &_| share_of(spec) == Share::Session && self.user_world.kind.runs(spec);
+        loaded.desired.values().any(|spec| spec.enabled && runs_for_each_session(spec))
     }
 
     /// Lets a new world answer `request` if the request begins a session. If not, the user's world answers.
@@ -145,12 +146,12 @@ impl SessionWorlds {
         response
     }
 
-    /// Lets the world `world` answer a request of its session.
-    async fn continue_session(&self, world: &str, world_use: WorldUse, request: Request) -> Response {
+    /// Lets the world `world_id` answer a request of its session.
+    async fn continue_session(&self, world_id: &str, world_use: WorldUse, request: Request) -> Response {
         let is_delete = request.method() == Method::DELETE;
         let response = Worlds::answer_in(world_use, request).await;
         if is_delete && response.status().is_success() {
-            self.worlds.stop(world);
+            self.worlds.stop(world_id);
         }
         response
     }
@@ -159,27 +160,27 @@ impl SessionWorlds {
 /// Returns the id of the world, and the id of the session in that world, from the id that the client has; `None` for a
 /// session without a world.
 fn split_session_id(id: &HeaderValue) -> Option<(String, HeaderValue)> {
-    let (world, session) = id.to_str().ok()?.split_once(SEPARATOR)?;
-    let mut session = HeaderValue::from_str(session).ok()?;
-    session.set_sensitive(true);
-    Some((world.to_owned(), session))
+    let (world_id, session_id) = id.to_str().ok()?.split_once(SEPARATOR)?;
+    let mut session_id = HeaderValue::from_str(session_id).ok()?;
+    session_id.set_sensitive(true);
+    Some((world_id.to_owned(), session_id))
 }
 
-/// Passes a request to an MCP endpoint on to the world of its session. If the request begins a session that needs a
-/// world, begins that world. All other requests go to the world of the user, which has its [`SessionWorlds`] in the
-/// extensions of each request.
+/// Passes a request to an MCP endpoint on to the world of its session, or begins that world if the request begins a
+/// session that needs one. All other requests go to the world of the user. The [`SessionWorlds`] of the user's world
+/// are in the extensions of each request.
 pub(crate) async fn to_session_world(mut request: Request, next: Next) -> Response {
     let sessions = request.extensions().get::<Arc<SessionWorlds>>().cloned();
     let Some(sessions) = sessions else { return next.run(request).await };
     if let Some(id) = request.headers().get(SESSION_HEADER) {
-        let found =
-            split_session_id(id).and_then(|(world, id)| Some((sessions.worlds.enter_running(&world)?, world, id)));
-        let Some((world_use, world, id)) = found else {
+        let found = split_session_id(id)
+            .and_then(|(world_id, id)| Some((sessions.worlds.enter_running(&world_id)?, world_id, id)));
+        let Some((world_use, world_id, session_id)) = found else {
             // The user's world has this session, or says that there is no such session.
             return next.run(request).await;
         };
-        request.headers_mut().insert(SESSION_HEADER, id);
-        return sessions.continue_session(&world, world_use, request).await;
+        request.headers_mut().insert(SESSION_HEADER, session_id);
+        return sessions.continue_session(&world_id, world_use, request).await;
     }
     if may_begin_session(&request) && sessions.has_session_servers() {
         return sessions.begin(request, next).await;

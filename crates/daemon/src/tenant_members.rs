@@ -1,6 +1,6 @@
 //! Runs the worlds of the members of a tenant. A member who has servers of their own has a [world](crate::worlds) for
 //! them (a host with its configuration, questions and events), which borrows the shared servers from the tenant's
-//! world. Only the proved principal of a request decides whose world answers it.
+//! world. Only the principal of a request (the user or service that its token proves) decides whose world answers it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     error::ApiError,
     guard,
     world::World,
-    worlds::{CommonParts, WorldBound, Worlds},
+    worlds::{CommonParts, WorldLimit, Worlds},
 };
 
 /// Whose world answers the request of a member to a route. Each route says it where it is declared
@@ -62,20 +62,20 @@ impl TenantMembers {
 
     /// Makes the worlds of the member with this key read their configuration again.
     pub(crate) async fn reload(&self, member: &str) {
-        let worlds = self.worlds.all().into_iter().filter(|(id, _)| is_world_of(id, member));
+        let worlds = self.worlds.running_worlds().into_iter().filter(|(id, _)| is_world_of(id, member));
         for (_, world) in worlds {
             // The world itself reports entries that cannot be used.
             drop(world.reload().await);
         }
     }
 
-    /// Whether the member has a world of their own. For that, the tenant must have servers that not all members share,
-    /// or the member must have added servers.
-    fn has_world(&self, member: &Principal) -> bool {
+    /// Whether the member needs a world of their own: if the tenant has servers that not all members share, or if the
+    /// member has added servers.
+    fn needs_world(&self, member: &Principal) -> bool {
         let is_not_for_all = |spec: &ServerSpec| !self.tenant_world.kind.runs(spec) || !spec.members.is_empty();
-        let has_added =
+        let has_added_servers =
             || self.tenant_world.own_servers.as_ref().is_some_and(|own_servers| own_servers.has_servers(member));
-        self.tenant_world.loaded().desired.values().any(is_not_for_all) || has_added()
+        self.tenant_world.loaded().desired.values().any(is_not_for_all) || has_added_servers()
     }
 
     /// Whether the server of this name runs in the tenant's world.
@@ -86,18 +86,18 @@ impl TenantMembers {
     /// Lets the world of `member` answer.
     async fn answer(&self, member: &Principal, request: Request) -> Response {
         let (key, current_world) = (member.key(), world_id(member));
-        // A member has a world for each role and each set of groups, because it may have other servers. That of an
-        // earlier role ends here. One that is in use stays: two tokens of a member can have different groups, such as
-        // those of the last sign-in, and those that an access token of the issuer names.
+        // Role and groups decide which servers a member has, so the member has a world for each role with each set of
+        // groups. Unused worlds of other roles and groups end here. Worlds in use stay: two tokens of a member can have
+        // different groups, such as those of the last sign-in and those that an access token of the issuer names.
         self.worlds.stop_unused_where(|id| is_world_of(id, &key) && id != current_world);
         self.worlds.answer(&current_world, request).await
     }
 }
 
 /// The maximum number of worlds of members at once, in one tenant.
-pub(crate) const MAX_WORLDS: WorldBound = WorldBound {
-    worlds: 1_000,
-    refusal: |max| {
+pub(crate) const WORLD_LIMIT: WorldLimit = WorldLimit {
+    max_worlds: 1_000,
+    make_error: |max| {
         let message = format!("{max} members of the tenant use servers of their own already");
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message).hint("try again in a few minutes")
     },
@@ -115,23 +115,23 @@ fn world_id(member: &Principal) -> String {
     format!("{} {} {groups:?}", member.key(), member.role().word())
 }
 
-/// Returns the member who sent `request` and has a world of their own, with the members of the tenant. The world of a
-/// tenant has its [`TenantMembers`] in the extensions of each request.
-fn member_with_world(request: &Request) -> Option<(Arc<TenantMembers>, Principal)> {
+/// Returns the member who sent `request`, if the member needs a world of their own, together with the members of the
+/// tenant. The [`TenantMembers`] of the tenant's world are in the extensions of each request.
+fn member_who_needs_world(request: &Request) -> Option<(Arc<TenantMembers>, Principal)> {
     let tenant_members = request.extensions().get::<Arc<TenantMembers>>().cloned()?;
     let member = guard::member_of(request)?;
-    tenant_members.has_world(&member).then_some((tenant_members, member))
+    tenant_members.needs_world(&member).then_some((tenant_members, member))
 }
 
-/// Passes the request of a member on to their own world, if they have one.
+/// Passes the request of a member on to their own world, if they need one.
 pub(crate) async fn to_member_world(request: Request, next: Next) -> Response {
-    match member_with_world(&request) {
+    match member_who_needs_world(&request) {
         Some((tenant_members, member)) => tenant_members.answer(&member, request).await,
         None => next.run(request).await,
     }
 }
 
-/// Passes the request of a member on to their own world, if they have one and the server `{name}` of the path does not
+/// Passes the request of a member on to their own world, if they need one and the server `{name}` of the path does not
 /// run in the tenant's world.
 async fn to_world_of_server(
     path: Result<RawPathParams, RawPathParamsRejection>,
@@ -139,7 +139,7 @@ async fn to_world_of_server(
     next: Next,
 ) -> Response {
     let name = path.as_ref().ok().and_then(|path| path.iter().find(|(parameter, _)| *parameter == "name"));
-    match member_with_world(&request) {
+    match member_who_needs_world(&request) {
         Some((tenant_members, member)) if !name.is_some_and(|(_, server)| tenant_members.is_shared(server)) => {
             tenant_members.answer(&member, request).await
         }

@@ -1,5 +1,6 @@
 //! Tenants of a team: each has a [world](crate::worlds) of its own (a host with its configuration, questions and
-//! events). The principal of a request decides which world answers it; the content of the request never does.
+//! events). The principal of a request (the user or service that its token proves) decides which world answers it; the
+//! content of the request never does.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,7 +28,7 @@ pub(crate) struct Tenants {
 }
 
 impl Tenants {
-    /// The tenants `ids`.
+    /// Creates the tenants with these ids.
     pub(crate) fn new(ids: BTreeSet<String>, common: CommonParts, replicas: Option<Arc<Replicas>>) -> Arc<Self> {
         Arc::new(Self { ids, worlds: Worlds::new(common), replicas })
     }
@@ -47,7 +48,7 @@ impl Tenants {
 
     /// The worlds of tenants that have begun and not ended, by the ids of the tenants.
     pub(crate) fn running(&self) -> Vec<(String, Arc<World>)> {
-        self.worlds.all()
+        self.worlds.running_worlds()
     }
 
     /// Ends the worlds of all tenants, and waits until their servers have ended.
@@ -55,7 +56,7 @@ impl Tenants {
         self.worlds.end_where(|_| true).await;
     }
 
-    /// Lets the world of `tenant` answer, here or at the replica that serves the tenant (its home).
+    /// Lets the world of `tenant` answer: here, or at the replica that serves the tenant (the tenant's home).
     async fn answer(&self, tenant: &str, request: Request) -> Response {
         let request = match &self.replicas {
             Some(replicas) => match replicas.route(tenant, request).await {

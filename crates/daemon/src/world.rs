@@ -229,7 +229,7 @@ pub(crate) enum NotReloaded {
 
 impl World {
     /// Loads the configuration, and starts the tasks that apply it, watch its files, count calls and delete old
-    /// conversations. Returns before the configuration is applied: see [`Self::once_applied`]. With the world `base`,
+    /// conversations. Returns before the configuration is applied: see [`Self::until_applied`]. With the world `base`,
     /// this world does not watch files: it uses the configuration of `base` whenever `base` has applied one, and adds
     /// the servers of its own member. The tasks of the world are in `tasks`, and end once `ending` is cancelled.
     /// `daemon_began` is the same for all worlds of a daemon.
@@ -320,7 +320,7 @@ impl World {
     }
 
     /// Waits until the first configuration has been applied, or the world ends.
-    pub(crate) async fn once_applied(&self) {
+    pub(crate) async fn until_applied(&self) {
         // A fast path: every request calls this, and nearly none has to wait.
         if self.is_applied() {
             return;

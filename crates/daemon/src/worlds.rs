@@ -1,7 +1,7 @@
 //! Begins and ends the worlds of agents, tenants, members and sessions. A world is a host with its configuration,
 //! questions and events. It begins with the first request to it, and ends after some time without a request.
 //!
-//! Each world has its own host, so that no world sees the servers of another world. Each world offers the same services
+//! Each world has its own host, so that no world sees the servers of another world. Each world has the same endpoints
 //! as the daemon's own world: the control API and the MCP endpoint.
 
 use std::{
@@ -50,7 +50,7 @@ pub struct WorldParts {
     pub make_member_world: Option<MakeWorld>,
     /// Makes the worlds of the sessions of MCP clients, for servers that run once for each session.
     pub make_session_world: Option<MakeWorld>,
-    /// Runs once this world has ended, with its servers.
+    /// Runs once this world and its servers have ended.
     pub after_end: BoxFuture<'static, ()>,
 }
 
@@ -98,9 +98,9 @@ pub(crate) struct WorldTimeouts {
 /// The parts that several worlds share.
 pub(crate) struct CommonParts {
     /// Makes the parts of each of these worlds.
-    pub(crate) make: MakeWorld,
-    /// Makes the services of each of these worlds.
-    pub(crate) make_service: MakeWorldEndpoints,
+    pub(crate) make_parts: MakeWorld,
+    /// Makes the endpoints of each of these worlds.
+    pub(crate) make_endpoints: MakeWorldEndpoints,
     /// When the daemon began.
     pub(crate) daemon_began: Instant,
     pub(crate) timeouts: WorldTimeouts,
@@ -111,18 +111,18 @@ pub(crate) struct CommonParts {
     /// For the worlds of members and sessions: the world whose configuration they use, in addition to the servers that
     /// each member has added.
     pub(crate) base: Option<Arc<World>>,
-    /// An event log that gets the events of these worlds' questions in addition to their own logs.
-    pub(crate) log: Option<Arc<EventLog>>,
+    /// An event log that gets the events of these worlds' questions, too, besides the worlds' own logs.
+    pub(crate) question_log: Option<Arc<EventLog>>,
     /// The maximum number of these worlds at once. `None` if the configuration names each of them.
-    pub(crate) bound: Option<WorldBound>,
+    pub(crate) limit: Option<WorldLimit>,
 }
 
 /// The maximum number of worlds of one kind at once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WorldBound {
-    pub(crate) worlds: usize,
-    /// Makes the answer to a request that would begin one more world. The argument is `worlds`.
-    pub(crate) refusal: fn(usize) -> ApiError,
+pub(crate) struct WorldLimit {
+    pub(crate) max_worlds: usize,
+    /// Makes the answer to a request that would begin one more world. The argument is `max_worlds`.
+    pub(crate) make_error: fn(usize) -> ApiError,
 }
 
 /// Worlds, by their ids.
@@ -134,8 +134,8 @@ pub(crate) struct Worlds {
 
 /// A world that is starting, running or ending.
 struct OnDemandWorld {
-    /// How many [`WorldUse`] there are: requests under way, including those whose answers are still being sent, and
-    /// connections.
+    /// The number of living [`WorldUse`] values. Requests under way count until their answers are sent, and connections
+    /// until they end.
     use_count: watch::Sender<usize>,
     /// Cancelled when the world has to end.
     stop: CancellationToken,
@@ -143,7 +143,7 @@ struct OnDemandWorld {
     phase: watch::Sender<Phase>,
 }
 
-/// How a world answers.
+/// The endpoints of a world: they answer all of its requests.
 #[derive(Clone)]
 pub(crate) struct WorldEndpoints {
     /// Answers requests over HTTP.
@@ -176,18 +176,18 @@ impl OnDemandWorld {
         }
     }
 
-    /// Waits until the world has begun, and returns the services that answer its requests.
+    /// Waits until the world has begun, and returns its endpoints.
     ///
     /// # Errors
     /// The answer to send instead, if the world cannot begin or has to end.
-    async fn service(&self) -> Result<WorldEndpoints, ApiError> {
+    async fn endpoints(&self) -> Result<WorldEndpoints, ApiError> {
         let mut phases = self.phase.subscribe();
         let phase = tokio::select! {
             phase = phases.wait_for(|phase| !matches!(phase, Phase::Starting)) => phase,
             () = self.stop.cancelled() => return Err(ending_error("send the request again")),
         };
         match phase.as_deref() {
-            Ok(Phase::Running(_, service)) => Ok(service.clone()),
+            Ok(Phase::Running(_, endpoints)) => Ok(endpoints.clone()),
             Ok(Phase::Failed(why)) => Err(no_world_error(why)),
             _ => Err(ending_error("send the request again")),
         }
@@ -222,9 +222,9 @@ impl WorldUse {
     /// # Errors
     /// The answer to send instead, if the world cannot begin or has to end.
     pub(crate) async fn gateway(&self) -> Result<Gateway, ApiError> {
-        let gateway = self.0.service().await?.gateway;
+        let gateway = self.0.endpoints().await?.gateway;
         if let Some(world) = self.0.world() {
-            world.once_applied().await;
+            world.until_applied().await;
         }
         Ok(gateway)
     }
@@ -253,7 +253,7 @@ impl Worlds {
     }
 
     /// The running worlds, with their ids.
-    pub(crate) fn all(&self) -> Vec<(String, Arc<World>)> {
+    pub(crate) fn running_worlds(&self) -> Vec<(String, Arc<World>)> {
         self.running.lock().iter().filter_map(|(id, on_demand)| Some((id.clone(), on_demand.world()?))).collect()
     }
 
@@ -302,8 +302,8 @@ impl Worlds {
 
     /// Lets the world of `world_use` answer `request`. The world stays in use until the answer has been sent.
     pub(crate) async fn answer_in(world_use: WorldUse, request: Request) -> Response {
-        let WorldEndpoints { handle, .. } = match world_use.0.service().await {
-            Ok(service) => service,
+        let WorldEndpoints { handle, .. } = match world_use.0.endpoints().await {
+            Ok(endpoints) => endpoints,
             Err(refused) => {
                 let mut response = refused.into_response();
                 if world_use.0.stop.is_cancelled() {
@@ -315,17 +315,18 @@ impl Worlds {
         // Pass on only the principal and the membership among the extensions: the path parameters of the outer router
         // are not valid in the inner one.
         let (mut parts, body) = request.into_parts();
-        let mut inner = Request::new(body);
+        let mut inner_request = Request::new(body);
         if let Some(principal) = parts.extensions.remove::<Principal>() {
-            inner.extensions_mut().insert(principal);
+            inner_request.extensions_mut().insert(principal);
         }
         if let Some(membership) = parts.extensions.remove::<Membership>() {
-            inner.extensions_mut().insert(membership);
+            inner_request.extensions_mut().insert(membership);
         }
-        (*inner.method_mut(), *inner.headers_mut(), *inner.uri_mut()) = (parts.method, parts.headers, parts.uri);
-        *inner.version_mut() = parts.version;
+        (*inner_request.method_mut(), *inner_request.headers_mut(), *inner_request.uri_mut()) =
+            (parts.method, parts.headers, parts.uri);
+        *inner_request.version_mut() = parts.version;
         tokio::select! {
-            response = handle(inner) => hold_until_sent(response, world_use),
+            response = handle(inner_request) => hold_until_sent(response, world_use),
             () = world_use.0.until_grace_over() => ending_error("the daemon gave up the request").into_response(),
         }
     }
@@ -342,12 +343,12 @@ impl Worlds {
     /// The answer to send instead, if there are too many worlds.
     pub(crate) fn enter(self: &Arc<Self>, id: &str, principal: Option<&Principal>) -> Result<WorldUse, ApiError> {
         let mut running = self.running.lock();
-        let reached_bound = self.common.bound.filter(|bound| running.len() >= bound.worlds);
+        let reached_limit = self.common.limit.filter(|limit| running.len() >= limit.max_worlds);
         let world = match running.entry(id.to_owned()) {
             Entry::Occupied(world) => Arc::clone(world.get()),
             Entry::Vacant(vacant) => {
-                if let Some(bound) = reached_bound {
-                    return Err((bound.refusal)(bound.worlds));
+                if let Some(limit) = reached_limit {
+                    return Err((limit.make_error)(limit.max_worlds));
                 }
                 let stop = self.common.ending.child_token();
                 let world = OnDemandWorld {
@@ -366,7 +367,7 @@ impl Worlds {
 
     /// Runs a world from its beginning to its end, and moves it through its phases.
     async fn run(self: Arc<Self>, id: String, member: Option<Principal>, on_demand: Arc<OnDemandWorld>) {
-        let world_parts = match (self.common.make)(id.clone(), member).await {
+        let world_parts = match (self.common.make_parts)(id.clone(), member).await {
             Ok(world_parts) => world_parts,
             Err(why) => {
                 self.running.lock().remove(&id);
@@ -375,19 +376,19 @@ impl Worlds {
             }
         };
         let WorldParts { parts, make_agent_world, make_member_world, make_session_world, after_end } = world_parts;
-        if let Some(log) = &self.common.log {
+        if let Some(log) = &self.common.question_log {
             parts.questions.log_to_daemon(&id, Arc::clone(log));
         }
         let tasks = TaskTracker::new();
-        let (base, began) = (self.common.base.as_ref(), self.common.daemon_began);
-        let world = World::start(parts, base, &tasks, on_demand.stop.child_token(), began).await;
-        let service = (self.common.make_service)(
+        let (base, daemon_began) = (self.common.base.as_ref(), self.common.daemon_began);
+        let world = World::start(parts, base, &tasks, on_demand.stop.child_token(), daemon_began).await;
+        let endpoints = (self.common.make_endpoints)(
             &world,
             InnerWorldMakers { make_agent_world, make_member_world, make_session_world },
             &tasks,
         );
-        let gateway = service.gateway.clone();
-        on_demand.phase.send_replace(Phase::Running(Arc::clone(&world), service));
+        let gateway = endpoints.gateway.clone();
+        on_demand.phase.send_replace(Phase::Running(Arc::clone(&world), endpoints));
         if self.common.base.is_some() {
             // The member may have added servers while the world began. An error is ignored here: the tenant's world
             // reports the errors of the configuration.
@@ -398,7 +399,7 @@ impl Worlds {
         // Ends the event streams.
         world.ending.cancel();
         let mut use_count = on_demand.use_count.subscribe();
-        // Users that remain after the grace period get an error.
+        // Requests that are still under way after the grace period get an error.
         let _ = timeout(self.common.timeouts.grace, use_count.wait_for(|use_count| *use_count == 0)).await;
         gateway.shutdown().await;
         on_demand.phase.send_replace(Phase::GraceOver);
@@ -422,13 +423,13 @@ impl Worlds {
                     _ = use_count.changed() => false,
                 }
             };
-            let is_over = tokio::select! {
+            let may_end = tokio::select! {
                 () = world.stop.cancelled() => true,
                 unused = unused => unused,
             };
             let mut running = self.running.lock();
             // A new request needs this lock, so none can begin between the check and the removal.
-            if is_over && (world.stop.is_cancelled() || *world.use_count.borrow() == 0) {
+            if may_end && (world.stop.is_cancelled() || *world.use_count.borrow() == 0) {
                 running.remove(id);
                 return;
             }
@@ -449,8 +450,8 @@ fn no_world_error(why: &NoWorld) -> ApiError {
     }
 }
 
-/// Holds `world_use` until the last byte of the answer has been sent, or the client has gone away. Breaks the answer
-/// off when the grace period of the world is over: a turn, for example, must not continue without servers.
+/// Holds `world_use` until the last byte of the answer has been sent, or the client has gone away. Cuts the answer
+/// short when the grace period of the world is over: a turn, for example, must not continue without servers.
 fn hold_until_sent(response: Response, world_use: WorldUse) -> Response {
     response.map(|body| {
         let sending = Some((body.into_data_stream(), world_use));

@@ -20,7 +20,7 @@ use super::{
     subscriptions::ResourceSubscriptions,
     tools::Cacheable,
 };
-use crate::places::Place;
+use crate::fair_limit::Permit;
 
 /// The next message to send back.
 #[derive(Debug)]
@@ -37,10 +37,10 @@ pub(super) struct Exchange {
     caller: Caller,
     id: Id,
     work: Work,
-    /// The request's place in the gateway's limit of calls or of streams. Dropping the exchange frees the place.
-    _place: Place,
-    /// The request's place in the limit of calls of its session, if it has a session.
-    _slot: Option<OwnedSemaphorePermit>,
+    /// A permit of the gateway's limit of calls or of streams. Dropping the exchange frees the permit.
+    _gateway_permit: Permit,
+    /// A permit of the session's limit of calls, if the request has a session.
+    _session_permit: Option<OwnedSemaphorePermit>,
 }
 
 /// What is under way.
@@ -84,14 +84,20 @@ impl Gateway {
         id: &Id,
         request: ClientRequest<'_>,
     ) -> Result<StartedRequest, Refusal> {
-        let place = if request.method == "subscriptions/listen" {
-            self.0.stream_places.take(&caller.principal).map_err(|full| Refusal::full("streams", full, "streams"))?
+        let gateway_permit = if request.method == "subscriptions/listen" {
+            self.0
+                .stream_limit
+                .take(&caller.principal)
+                .map_err(|reached| Refusal::limit_reached("streams", reached, "streams"))?
         } else {
-            self.0.call_places.take(&caller.principal).map_err(|full| Refusal::full("requests", full, "calls"))?
+            self.0
+                .call_limit
+                .take(&caller.principal)
+                .map_err(|reached| Refusal::limit_reached("requests", reached, "calls"))?
         };
-        let slot = caller.session.as_ref().map(|session| session.call_slots.clone().try_acquire_owned());
+        let session_permit = caller.session.as_ref().map(|session| session.call_permits.clone().try_acquire_owned());
         let too_many_calls = |_| Refusal::busy("too many requests of this client", "calls_per_session");
-        let slot = slot.transpose().map_err(too_many_calls)?;
+        let session_permit = session_permit.transpose().map_err(too_many_calls)?;
         let work = match self.handle(caller, request).await? {
             Reply::Now(result) => return Ok(StartedRequest::Answered(result)),
             Reply::Call(running) => Work::Call(running),
@@ -103,7 +109,8 @@ impl Gateway {
             }
         };
         let (gateway, caller, id) = (self.clone(), caller.clone(), id.clone());
-        let exchange = Exchange { gateway, caller, id, work, _place: place, _slot: slot };
+        let exchange =
+            Exchange { gateway, caller, id, work, _gateway_permit: gateway_permit, _session_permit: session_permit };
         Ok(StartedRequest::Exchange(Box::new(exchange)))
     }
 }

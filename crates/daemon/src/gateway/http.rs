@@ -334,8 +334,12 @@ async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) ->
             return Err(refusal.status(StatusCode::NOT_ACCEPTABLE).into());
         }
         let (things, setting) = ("streams", "streams");
-        let place = gateway.0.stream_places.take(&principal).map_err(|full| Refusal::full(things, full, setting))?;
-        Ok(events::open_standing_stream(&gateway, session, principal, place))
+        let permit = gateway
+            .0
+            .stream_limit
+            .take(&principal)
+            .map_err(|reached| Refusal::limit_reached(things, reached, setting))?;
+        Ok(events::open_standing_stream(&gateway, session, principal, permit))
     };
     open().unwrap_or_else(|refused| refused.response(&gateway))
 }

@@ -31,7 +31,8 @@ struct State {
 
 impl Memory {
     pub(super) fn new(bounds: &Bounds) -> Self {
-        let state = State { sessions: Sessions::new(bounds), parked: ParkedCalls::new(bounds.places(bounds.parked)) };
+        let state =
+            State { sessions: Sessions::new(bounds), parked: ParkedCalls::new(bounds.fair_limit(bounds.parked)) };
         Self { state: Mutex::new(state), parked_for: bounds.parked_for }
     }
 

@@ -7,8 +7,8 @@ use toolrack_config::Interpolate;
 use toolrack_host::{Principal, Selection, SharedAsker};
 
 use crate::{
+    fair_limit::{DEFAULT_PARTS, FairLimit},
     missing::MissingValues,
-    places::{DEFAULT_PARTS, Places},
     profiles::Profiles,
 };
 
@@ -108,9 +108,9 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// A limit of `total` for all clients together, and of a part of it for one member.
-    pub(super) fn places(&self, total: usize) -> Places {
-        Places::new(total, (total / self.places_for_one.max(1)).max(1))
+    /// Returns a limit of `total` for all clients together, and of a part of it for one member.
+    pub(super) fn fair_limit(&self, total: usize) -> FairLimit {
+        FairLimit::new(total, (total / self.places_for_one.max(1)).max(1))
     }
 }
 

@@ -23,7 +23,7 @@ use super::{
     relay,
     view::View,
 };
-use crate::places::{Place, Places};
+use crate::fair_limit::{FairLimit, Permit};
 
 /// Identifies a request in all of its rounds.
 #[derive(Clone, Debug)]
@@ -79,13 +79,13 @@ impl ParkedCall {
 /// All calls that wait for their clients, with the time at which each began to wait.
 pub(super) struct ParkedCalls {
     /// The calls, by their `requestState`.
-    by_state: HashMap<String, (Instant, Place, ParkedCall)>,
-    places: Places,
+    by_state: HashMap<String, (Instant, Permit, ParkedCall)>,
+    limit: FairLimit,
 }
 
 impl ParkedCalls {
-    pub(super) fn new(places: Places) -> Self {
-        Self { by_state: HashMap::new(), places }
+    pub(super) fn new(limit: FairLimit) -> Self {
+        Self { by_state: HashMap::new(), limit }
     }
 
     /// Parks a call. Returns the key with which the client resumes it.
@@ -93,10 +93,11 @@ impl ParkedCalls {
     /// # Errors
     /// When too many calls are parked, of the principal or of all.
     pub(super) fn insert(&mut self, call: ParkedCall) -> Result<String, Refusal> {
-        let place = self.places.take(&call.origin.principal);
-        let place = place.map_err(|full| Refusal::full("calls that wait for answers", full, "parked"))?;
+        let permit = self.limit.take(&call.origin.principal);
+        let permit =
+            permit.map_err(|reached| Refusal::limit_reached("calls that wait for answers", reached, "parked"))?;
         let state = format!("{:032x}", rand::rng().random::<u128>());
-        self.by_state.insert(state.clone(), (Instant::now(), place, call));
+        self.by_state.insert(state.clone(), (Instant::now(), permit, call));
         Ok(state)
     }
 

@@ -13,7 +13,7 @@ use toolrack_host::{
 };
 
 use super::protocol_names::{MODERN_VERSION, VERSIONS};
-use crate::places::Full;
+use crate::fair_limit::LimitReached;
 
 /// The maximum length of untrusted text in an error message.
 const MAX_QUOTED_BYTES: usize = 200;
@@ -90,12 +90,12 @@ impl Refusal {
     /// Returns the error for a limit that is used up, as in "too many streams of this member at once; try again in a
     /// moment (streams, places_for_one)". `things` names what it limits, in the plural, and `setting` is the setting of
     /// the limit.
-    pub(super) fn full(things: &str, full: Full, setting: &str) -> Self {
-        let setting = match full {
-            Full::MemberShare => format!("{setting}, places_for_one"),
-            Full::AllPlaces => setting.to_owned(),
+    pub(super) fn limit_reached(things: &str, reached: LimitReached, setting: &str) -> Self {
+        let setting = match reached {
+            LimitReached::MemberShare => format!("{setting}, places_for_one"),
+            LimitReached::AllPermits => setting.to_owned(),
         };
-        Self::busy(&format!("too many {things} {}", full.of_whom()), &setting)
+        Self::busy(&format!("too many {things} {}", reached.of_whom()), &setting)
     }
 
     /// Returns the error for a call that a quota refused.

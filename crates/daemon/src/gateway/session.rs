@@ -27,7 +27,7 @@ use super::{
     subscriptions::ResourceSubscriptions,
     view::View,
 };
-use crate::places::{Full, Place, Places};
+use crate::fair_limit::{FairLimit, LimitReached, Permit};
 
 /// The maximum number of questions that wait for the answer of one client.
 const MAX_QUESTIONS: usize = 64;
@@ -64,11 +64,11 @@ pub(super) struct Session {
     /// Cancelled when the session has ended.
     pub(super) ended: CancellationToken,
     /// Has a permit for each call that the client may make at once.
-    pub(super) call_slots: Arc<Semaphore>,
+    pub(super) call_permits: Arc<Semaphore>,
     /// The resources that a client of the legacy era subscribed to.
     pub(super) subscriptions: ResourceSubscriptions,
     state: Mutex<State>,
-    /// How many permits `call_slots` has when no call runs.
+    /// How many permits `call_permits` has when no call runs.
     max_calls: usize,
 }
 
@@ -143,7 +143,7 @@ impl Session {
             view,
             client_info: OnceLock::new(),
             ended: CancellationToken::new(),
-            call_slots: Arc::new(Semaphore::new(max_calls)),
+            call_permits: Arc::new(Semaphore::new(max_calls)),
             state: Mutex::new(State::new(news)),
             max_calls,
         })
@@ -168,7 +168,7 @@ impl Session {
     fn idle_time(&self) -> Duration {
         let state = self.state.lock();
         let is_busy =
-            self.call_slots.available_permits() < self.max_calls || matches!(state.stream, Stream::Open { .. });
+            self.call_permits.available_permits() < self.max_calls || matches!(state.stream, Stream::Open { .. });
         if is_busy { Duration::ZERO } else { state.last_used.elapsed() }
     }
 
@@ -332,15 +332,15 @@ impl Drop for RunningRequest {
 /// All sessions over HTTP.
 pub(super) struct Sessions {
     /// The sessions, by id.
-    by_id: HashMap<String, (Arc<Session>, Place)>,
-    places: Places,
+    by_id: HashMap<String, (Arc<Session>, Permit)>,
+    limit: FairLimit,
     /// How long a session may be idle before it ends.
     max_idle: Duration,
 }
 
 impl Sessions {
     pub(super) fn new(bounds: &Bounds) -> Self {
-        Self { by_id: HashMap::new(), places: bounds.places(bounds.sessions), max_idle: bounds.session_idle }
+        Self { by_id: HashMap::new(), limit: bounds.fair_limit(bounds.sessions), max_idle: bounds.session_idle }
     }
 
     /// Adds a session. To make room, this may remove another session, which it returns and the caller must end. If the
@@ -351,23 +351,24 @@ impl Sessions {
     /// When there is no room, and that principal has no session that was idle for [`IN_USE_TIME`].
     pub(super) fn insert(&mut self, session: Arc<Session>) -> Result<Option<Arc<Session>>, Refusal> {
         let mut replaced = None;
-        let mut place = self.places.take(&session.principal);
-        if let Err(full) = place {
-            let principal = match full {
-                Full::MemberShare => Some(session.principal.clone()),
-                Full::AllPlaces => self.places.owner_with_most_places(),
+        let mut permit = self.limit.take(&session.principal);
+        if let Err(reached) = permit {
+            let principal = match reached {
+                LimitReached::MemberShare => Some(session.principal.clone()),
+                LimitReached::AllPermits => self.limit.owner_with_most_permits(),
             };
             replaced = principal.and_then(|principal| self.remove_idlest_of(&principal));
-            place = self.places.take(&session.principal);
+            permit = self.limit.take(&session.principal);
         }
-        let place = place.map_err(|full| Refusal::full("sessions", full, "sessions"))?;
-        self.by_id.insert(session.id.clone(), (session, place));
+        let permit = permit.map_err(|reached| Refusal::limit_reached("sessions", reached, "sessions"))?;
+        self.by_id.insert(session.id.clone(), (session, permit));
         Ok(replaced)
     }
 
     /// Removes the session that `principal` has left idle for the longest time, if that is at least [`IN_USE_TIME`].
     fn remove_idlest_of(&mut self, principal: &Principal) -> Option<Arc<Session>> {
-        let sessions = self.by_id.values().filter(|(_, place)| place.is_held_by(principal)).map(|(session, _)| session);
+        let sessions =
+            self.by_id.values().filter(|(_, permit)| permit.is_held_by(principal)).map(|(session, _)| session);
         let idlest = sessions
             .max_by_key(|session| session.idle_time())
             .filter(|session| session.idle_time() >= IN_USE_TIME)?
@@ -441,7 +442,7 @@ mod tests {
         sessions.add_session(busy.clone()).unwrap();
         assert!(sessions.add_session(session()).is_err(), "both were used a moment ago");
         advance(IN_USE_TIME * 2).await;
-        let _call = busy.call_slots.clone().try_acquire_owned().unwrap();
+        let _call = busy.call_permits.clone().try_acquire_owned().unwrap();
         sessions.add_session(session()).unwrap();
         assert!(old.ended.is_cancelled() && !busy.ended.is_cancelled());
         assert!(sessions.find_session(&old.id, &Principal::LOCAL).is_none());

@@ -10,7 +10,7 @@ use tokio::{
 };
 use toolrack_host::Principal;
 
-use crate::places::{Full, Place, Places};
+use crate::fair_limit::{FairLimit, LimitReached, Permit};
 
 /// How many of the oldest connections are compared to choose a connection to end. The number is limited because the
 /// choice must be quick even while very many clients connect.
@@ -27,8 +27,8 @@ pub(crate) struct UnauthenticatedConnections {
     /// sends its number at most twice, and all numbers are read when the next connection is accepted.
     unregistered: mpsc::UnboundedReceiver<u64>,
     unregister_sender: mpsc::UnboundedSender<u64>,
-    /// The limits of known connections.
-    known_limits: Places,
+    /// The limit of known connections.
+    known_limit: FairLimit,
 }
 
 /// An HTTP connection. The task that serves it, and the handlers of its requests, report here what happens to it.
@@ -37,15 +37,15 @@ pub(crate) struct Connection {
     number: u64,
     state: watch::Sender<State>,
     unregister_sender: mpsc::UnboundedSender<u64>,
-    /// The limits of known connections.
-    known_limits: Places,
-    /// The place that this connection takes in `known_limits`, and the principal that sent the last request, which owns
-    /// the place. `None` until the connection is known.
-    place: Mutex<Option<Place>>,
+    /// The limit of known connections.
+    known_limit: FairLimit,
+    /// The permit of `known_limit` that this connection holds. Its owner is the principal that sent the last request.
+    /// `None` until the connection is known.
+    permit: Mutex<Option<Permit>>,
 }
 
-/// A connection that has not ended. The task that serves the connection holds this value until the end of the
-/// connection, whatever the reason: dropping it reports the end.
+/// A connection that has not ended. The task that serves the connection holds this value; dropping it reports that the
+/// connection has ended, whatever the reason.
 #[derive(Debug)]
 pub(crate) struct Registration(Arc<Connection>);
 
@@ -91,10 +91,10 @@ impl Drop for RequestGuard {
 }
 
 impl UnauthenticatedConnections {
-    /// Starts without connections. A connection that shows a valid token counts in `known_limits` from then on.
-    pub(crate) fn new(known_limits: Places) -> Self {
+    /// Starts without connections. A connection that shows a valid token counts in `known_limit` from then on.
+    pub(crate) fn new(known_limit: FairLimit) -> Self {
         let (unregister_sender, unregistered) = mpsc::unbounded_channel();
-        Self { next_number: 0, by_number: BTreeMap::new(), unregistered, unregister_sender, known_limits }
+        Self { next_number: 0, by_number: BTreeMap::new(), unregistered, unregister_sender, known_limit }
     }
 
     /// Returns the connections that have not shown a valid token, after removing those that were unregistered.
@@ -113,11 +113,11 @@ impl UnauthenticatedConnections {
     pub(crate) fn register(&mut self) -> Registration {
         let state = State { is_known: false, must_end: false, requests: 0, idle_since: Instant::now() };
         let (number, unregister_sender) = (self.next_number, self.unregister_sender.clone());
-        let known_limits = self.known_limits.clone();
+        let known_limit = self.known_limit.clone();
         self.next_number += 1;
-        let place = Mutex::new(None);
+        let permit = Mutex::new(None);
         let connection =
-            Arc::new(Connection { number, state: watch::Sender::new(state), unregister_sender, known_limits, place });
+            Arc::new(Connection { number, state: watch::Sender::new(state), unregister_sender, known_limit, permit });
         self.registered().insert(number, Arc::clone(&connection));
         Registration(connection)
     }
@@ -156,14 +156,14 @@ impl Connection {
     /// requests of several principals on one connection, which then belongs to the sender of the last request.
     ///
     /// # Errors
-    /// [`Full`] when the principal has too many connections. Then the connection stays as it was.
-    pub(crate) fn assign_to(&self, principal: &Principal) -> Result<(), Full> {
-        let mut place = self.place.lock();
-        if place.as_ref().is_some_and(|place| place.is_held_by(principal)) {
+    /// [`LimitReached`] when the principal has too many connections. Then the connection stays as it was.
+    pub(crate) fn assign_to(&self, principal: &Principal) -> Result<(), LimitReached> {
+        let mut permit = self.permit.lock();
+        if permit.as_ref().is_some_and(|permit| permit.is_held_by(principal)) {
             return Ok(());
         }
-        *place = Some(self.known_limits.take(principal)?);
-        drop(place);
+        *permit = Some(self.known_limit.take(principal)?);
+        drop(permit);
         if !self.state.borrow().is_known {
             self.unregister();
             self.change(|state| state.is_known = true);
@@ -172,7 +172,7 @@ impl Connection {
     }
 
     /// Waits until the connection must end, because it has not shown a valid token, and either another connection needs
-    /// its place, or its client has sent no head of a request for `head_timeout`. Never returns for a known connection.
+    /// its room, or its client has sent no head of a request for `head_timeout`. Never returns for a known connection.
     pub(crate) async fn until_must_end(&self, head_timeout: Duration) {
         let mut states = self.state.subscribe();
         loop {
@@ -215,7 +215,7 @@ mod tests {
 
     /// No connections yet. There may be eight known ones, two of each member.
     fn unauthenticated() -> UnauthenticatedConnections {
-        UnauthenticatedConnections::new(Places::new(8, 2))
+        UnauthenticatedConnections::new(FairLimit::new(8, 2))
     }
 
     #[tokio::test(start_paused = true)]
@@ -224,9 +224,12 @@ mod tests {
         let (ann, bob) = (person("ann"), person("bob"));
         let mut unauthenticated = unauthenticated();
         let [first, second, third] = [(); 3].map(|()| unauthenticated.register());
-        assert_eq!([&first, &second, &third].map(|one| one.assign_to(&bob)), [Ok(()), Ok(()), Err(Full::MemberShare)]);
+        assert_eq!(
+            [&first, &second, &third].map(|one| one.assign_to(&bob)),
+            [Ok(()), Ok(()), Err(LimitReached::MemberShare)]
+        );
         assert_eq!(first.assign_to(&bob), Ok(()), "a connection of bob carries as many requests as bob sends");
-        assert_eq!(unauthenticated.len(), 1, "the third connection did not get a place, although its token is valid");
+        assert_eq!(unauthenticated.len(), 1, "the third connection did not get a permit, although its token is valid");
         assert_eq!(third.assign_to(&ann), Ok(()));
         // A proxy sends a request of ann on a connection that belonged to bob, who then has room for another one.
         assert_eq!((second.assign_to(&ann), unauthenticated.register().assign_to(&bob)), (Ok(()), Ok(())));

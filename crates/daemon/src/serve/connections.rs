@@ -25,16 +25,16 @@ use tower::Layer as _;
 
 use super::ACCEPT_PAUSE;
 use crate::{
+    fair_limit::FairLimit,
     guard::{Connection, Registration, UnauthenticatedConnections},
-    places::Places,
 };
 
-/// The maximum number of connections that are answered at once while the daemon waits for the calls under way to end:
-/// only load balancers need an answer then.
-const MAX_CHECKS: usize = 64;
+/// The maximum number of connections that are served at once while the daemon waits for the calls under way to end.
+/// Only the health checks of load balancers need an answer then.
+const MAX_HEALTH_CHECKS: usize = 64;
 
-/// The shortest time between two warnings about connections that were ended to make room.
-const REPORT_EVERY: Duration = Duration::from_mins(1);
+/// The minimum time between two warnings about connections that were ended to make room.
+const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The limits of connections.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +60,9 @@ pub(super) struct Routers {
     pub(super) ending_router: Option<Router>,
 }
 
-/// Answers requests until `ending` is cancelled, and then finishes the answers under way ([`Routers`] says how it
-/// answers new connections meanwhile). When [`Bounds::max`] connections are known, a new connection waits,
-/// unanswered, until one of them ends. Dropping the future ends all connections.
+/// Answers requests until `ending` is cancelled, and then finishes the answers under way. [`Routers`] says what answers
+/// new connections meanwhile. When [`Bounds::max`] connections are known, a new connection waits, unanswered, until one
+/// of them ends. Dropping the future ends all connections.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -71,9 +71,9 @@ pub(super) async fn serve(
     ending: CancellationToken,
 ) {
     let Routers { router, ending_router } = routers;
-    let places = Arc::new(Semaphore::new(bounds.max));
-    let shared = Arc::new(SharedState { tls, router, bounds, places, ending: ending.clone() });
-    let mut unauthenticated = UnauthenticatedConnections::new(Places::new(bounds.max, bounds.max_per_member));
+    let permits = Arc::new(Semaphore::new(bounds.max));
+    let shared = Arc::new(SharedState { tls, router, bounds, permits, ending: ending.clone() });
+    let mut unauthenticated = UnauthenticatedConnections::new(FairLimit::new(bounds.max, bounds.max_per_member));
     let mut connections = JoinSet::new();
     let mut evictions = EvictionCounter::default();
     loop {
@@ -83,18 +83,18 @@ pub(super) async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     evictions.make_room(&mut unauthenticated, bounds.unauthenticated);
-                    let place = tokio::select! {
+                    let permit = tokio::select! {
                         () = ending.cancelled() => break,
-                        place = shared.acquire_place(&mut unauthenticated) => place,
+                        permit = shared.acquire_permit(&mut unauthenticated) => permit,
                     };
                     // Cannot fail, because the semaphore is never closed.
-                    let Ok(place) = place else { break };
-                    connections.spawn(serve_connection(stream, place, unauthenticated.register(), Arc::clone(&shared)));
+                    let Ok(permit) = permit else { break };
+                    connections.spawn(serve_connection(stream, permit, unauthenticated.register(), Arc::clone(&shared)));
                 }
                 Err(error) if concerns_one_connection(&error) => {}
                 Err(error) => {
                     tracing::warn!("a connection could not be accepted: {error}");
-                    // File descriptors have probably run out, so a connection without a token has to go.
+                    // File descriptors have probably run out, so end a connection that has shown no token.
                     unauthenticated.end_longest_idle();
                     sleep(ACCEPT_PAUSE).await;
                 }
@@ -103,19 +103,19 @@ pub(super) async fn serve(
     }
     if let Some(router) = ending_router {
         // Load balancers still get answers until the calls under way have ended.
-        let bounds = Bounds { max: MAX_CHECKS, ..bounds };
-        let (places, ending) = (Arc::new(Semaphore::new(bounds.max)), CancellationToken::new());
-        let shared = Arc::new(SharedState { tls: shared.tls.clone(), router, bounds, places, ending });
-        let mut checks = JoinSet::new();
+        let bounds = Bounds { max: MAX_HEALTH_CHECKS, ..bounds };
+        let (permits, ending) = (Arc::new(Semaphore::new(bounds.max)), CancellationToken::new());
+        let shared = Arc::new(SharedState { tls: shared.tls.clone(), router, bounds, permits, ending });
+        let mut health_checks = JoinSet::new();
         loop {
             tokio::select! {
                 ended = connections.join_next() => if ended.is_none() { break },
-                Some(_) = checks.join_next() => {}
-                Ok((stream, _)) = listener.accept(), if checks.len() < MAX_CHECKS => {
+                Some(_) = health_checks.join_next() => {}
+                Ok((stream, _)) = listener.accept(), if health_checks.len() < MAX_HEALTH_CHECKS => {
                     evictions.make_room(&mut unauthenticated, bounds.unauthenticated);
-                    // Cannot fail, because there is a place for each of the checks.
-                    let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else { continue };
-                    checks.spawn(serve_connection(stream, place, unauthenticated.register(), Arc::clone(&shared)));
+                    // Cannot fail, because there is a permit for each health check.
+                    let Ok(permit) = Arc::clone(&shared.permits).try_acquire_owned() else { continue };
+                    health_checks.spawn(serve_connection(stream, permit, unauthenticated.register(), Arc::clone(&shared)));
                 }
             }
         }
@@ -130,24 +130,24 @@ struct SharedState {
     tls: Option<TlsAcceptor>,
     router: Router,
     bounds: Bounds,
-    /// Has a permit for each further connection that there may be.
-    places: Arc<Semaphore>,
+    /// Has a permit for each connection that may still be accepted.
+    permits: Arc<Semaphore>,
     /// Cancelled when connections must end after the answer that is under way.
     ending: CancellationToken,
 }
 
 impl SharedState {
-    /// Returns a place for a connection. If no place is free, ends a connection that has not shown a valid token, and
-    /// waits for a place.
-    async fn acquire_place(
+    /// Returns a permit for a connection. If none is free, ends a connection that has not shown a valid token, and
+    /// waits for a permit.
+    async fn acquire_permit(
         &self,
         unauthenticated: &mut UnauthenticatedConnections,
     ) -> io::Result<OwnedSemaphorePermit> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            return Ok(place);
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Ok(permit);
         }
         unauthenticated.end_longest_idle();
-        Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)
+        Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)
     }
 }
 
@@ -168,10 +168,10 @@ impl EvictionCounter {
         }
     }
 
-    /// Counts one more ended connection, and writes a warning unless there was one within [`REPORT_EVERY`].
+    /// Counts one more ended connection, and writes a warning unless there was one within [`REPORT_INTERVAL`].
     fn report(&mut self, bound: usize) {
         self.count += 1;
-        if self.last_report.is_none_or(|last_report| last_report.elapsed() >= REPORT_EVERY) {
+        if self.last_report.is_none_or(|last_report| last_report.elapsed() >= REPORT_INTERVAL) {
             let count = std::mem::take(&mut self.count);
             self.last_report = Some(Instant::now());
             tracing::warn!(
@@ -188,10 +188,10 @@ fn concerns_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Serves one connection to its end, and holds its place and its registration until then.
+/// Serves one connection to its end, and holds its permit and its registration until then.
 async fn serve_connection(
     stream: TcpStream,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
     connection: Registration,
     shared: Arc<SharedState>,
 ) {
@@ -232,17 +232,17 @@ async fn serve_http(
         yield_now().await;
         connection.until_must_end(shared.bounds.head_timeout).await;
     };
-    let ended = tokio::select! {
+    let result = tokio::select! {
         biased;
-        ended = http.as_mut() => ended,
+        result = http.as_mut() => result,
         () = must_end => Ok(()),
         () = shared.ending.cancelled() => {
             http.as_mut().graceful_shutdown();
             http.await
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!("a connection has ended: {error}");
+    if let Err(error) = result {
+        tracing::debug!("a connection has result: {error}");
     }
 }
 
@@ -298,17 +298,17 @@ mod tests {
         let (stream, _) = listener.accept().await.unwrap();
         let made = Certificate::new();
         let tls = Tls::new(made.certificate.as_bytes(), made.key.as_bytes()).unwrap();
-        let places = Arc::new(Semaphore::new(1));
-        let place = Arc::clone(&places).try_acquire_owned().unwrap();
+        let permits = Arc::new(Semaphore::new(1));
+        let permit = Arc::clone(&permits).try_acquire_owned().unwrap();
         let shared = Arc::new(SharedState {
             tls: Some(tls.acceptor()),
             router: Router::new(),
             bounds: Bounds { head_timeout: Duration::ZERO, ..BOUNDS },
-            places,
+            permits,
             ending: CancellationToken::new(),
         });
-        let mut unauthenticated = UnauthenticatedConnections::new(Places::new(1, 1));
-        Box::pin(serve_connection(stream, place, unauthenticated.register(), shared)).await;
+        let mut unauthenticated = UnauthenticatedConnections::new(FairLimit::new(1, 1));
+        Box::pin(serve_connection(stream, permit, unauthenticated.register(), shared)).await;
         assert_eq!(unauthenticated.len(), 0);
         drop(silent);
     }

@@ -23,20 +23,20 @@ pub(super) async fn serve(
     tasks: TaskTracker,
     ending: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(MAX_LOCAL));
+    let permits = Arc::new(Semaphore::new(MAX_LOCAL));
     loop {
         let accepted = tokio::select! {
             () = ending.cancelled() => return,
             accepted = socket.accept() => accepted,
         };
-        match (accepted, Arc::clone(&places).try_acquire_owned()) {
-            (Ok((stream, _)), Ok(place)) => {
-                let (clients, admitted) = (clients.clone(), admit(stream));
+        match (accepted, Arc::clone(&permits).try_acquire_owned()) {
+            (Ok((stream, _)), Ok(permit)) => {
+                let (clients, admission) = (clients.clone(), admit(stream));
                 tasks.spawn(async move {
-                    if let Some(stream) = admitted.await {
+                    if let Some(stream) = admission.await {
                         clients.serve(stream).await;
                     }
-                    drop(place);
+                    drop(permit);
                 });
             }
             (Ok(_), Err(_)) => tracing::warn!("refused a local program: {MAX_LOCAL} are connected already"),
@@ -62,12 +62,12 @@ impl Clients {
             Some(sessions) => sessions.begin_for_connection().await,
             None => Ok(None),
         };
-        let served = match session {
+        let result = match session {
             Ok(Some(session)) => session.gateway().serve_stdio(reader, writer).await,
             Ok(None) => self.gateway.serve_stdio(reader, writer).await,
             Err(refused) => return tracing::warn!("refused a local program: {}", refused.message()),
         };
-        if let Err(error) = served {
+        if let Err(error) = result {
             tracing::info!("{error}");
         }
     }

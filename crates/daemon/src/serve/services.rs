@@ -1,5 +1,5 @@
-//! Makes the services of a world (a host with its configuration, questions and events). They answer the requests to the
-//! world, and make the worlds of its agents, members and sessions.
+//! Makes the endpoints of a world (a host with its configuration, questions and events): the control API and the MCP
+//! endpoint. They answer the requests to the world, and begin the worlds of its agents, members and sessions.
 
 use std::{
     collections::BTreeSet,
@@ -30,7 +30,7 @@ use crate::{
 /// What all worlds of a daemon share: its settings, and when it began.
 pub(super) struct DaemonSettings {
     /// When the daemon began.
-    pub(super) began: Instant,
+    pub(super) daemon_began: Instant,
     /// The names that requests may have in `Host`.
     pub(super) hosts: Vec<String>,
     pub(super) address: SocketAddr,
@@ -41,7 +41,7 @@ pub(super) struct DaemonSettings {
     pub(super) session_worlds: usize,
 }
 
-/// The values that the routes find in the extensions of a request to a world.
+/// The values that handlers of routes find in the extensions of a request to a world.
 #[derive(Clone)]
 pub(super) struct RouteExtensions {
     pub(super) world: Arc<World>,
@@ -65,7 +65,7 @@ impl RouteExtensions {
         }
     }
 
-    fn into_service(self) -> WorldEndpoints {
+    fn into_endpoints(self) -> WorldEndpoints {
         let gateway = self.gateway.clone();
         let handle = Arc::new(move |mut request: Request| -> BoxFuture<'static, Response> {
             self.add_to(request.extensions_mut());
@@ -78,35 +78,42 @@ impl RouteExtensions {
     }
 }
 
-/// Makes the services of a world: the control API, the MCP endpoint, and the worlds of its agents, if it has any.
+/// Returns a function that makes the endpoints of a world, and sets up the worlds of its agents, members and sessions,
+/// if it has any.
 pub(super) fn make_world_endpoints(settings: &Arc<DaemonSettings>) -> MakeWorldEndpoints {
     let settings = Arc::clone(settings);
     Arc::new(move |world, inner_worlds, tasks| {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &settings));
-        let agents = inner_worlds.make_agent_world.map(|make| new_agents(&settings, world, make, tasks));
+        let agents = inner_worlds.make_agent_world.map(|make_parts| new_agents(&settings, world, make_parts, tasks));
         let tenant_members =
-            inner_worlds.make_member_world.map(|make| new_tenant_members(&settings, world, make, tasks));
+            inner_worlds.make_member_world.map(|make_parts| new_tenant_members(&settings, world, make_parts, tasks));
         if let Some(tenant_members) = &tenant_members {
             // Cannot fail, because it is set only here.
             let _ = world.member_worlds.set(member_worlds(tenant_members));
         }
-        let sessions = inner_worlds.make_session_world.map(|make| new_session_worlds(&settings, world, make, tasks));
-        RouteExtensions { world: Arc::clone(world), gateway, agents, tenant_members, sessions }.into_service()
+        let sessions =
+            inner_worlds.make_session_world.map(|make_parts| new_session_worlds(&settings, world, make_parts, tasks));
+        RouteExtensions { world: Arc::clone(world), gateway, agents, tenant_members, sessions }.into_endpoints()
     })
 }
 
 /// The settings that the worlds of agents, members and sessions have in common. These worlds end when `world` ends.
-fn common_parts(settings: &Arc<DaemonSettings>, world: &World, make: MakeWorld, tasks: &TaskTracker) -> CommonParts {
+fn common_parts(
+    settings: &Arc<DaemonSettings>,
+    world: &World,
+    make_parts: MakeWorld,
+    tasks: &TaskTracker,
+) -> CommonParts {
     CommonParts {
-        make,
-        make_service: make_world_endpoints(settings),
-        daemon_began: settings.began,
+        make_parts,
+        make_endpoints: make_world_endpoints(settings),
+        daemon_began: settings.daemon_began,
         timeouts: settings.timeouts,
         ending: world.ending.clone(),
         tasks: tasks.clone(),
         base: None,
-        log: None,
-        bound: None,
+        question_log: None,
+        limit: None,
     }
 }
 
@@ -114,11 +121,12 @@ fn common_parts(settings: &Arc<DaemonSettings>, world: &World, make: MakeWorld, 
 pub(super) fn new_agents(
     settings: &Arc<DaemonSettings>,
     world: &Arc<World>,
-    make: MakeWorld,
+    make_parts: MakeWorld,
     tasks: &TaskTracker,
 ) -> Arc<Agents> {
     // The event log of a world gets the questions from the worlds of its agents as well.
-    let common = CommonParts { log: Some(Arc::clone(&world.log)), ..common_parts(settings, world, make, tasks) };
+    let common =
+        CommonParts { question_log: Some(Arc::clone(&world.log)), ..common_parts(settings, world, make_parts, tasks) };
     let agents = Agents::new(Arc::clone(world), common);
     let weak_agents = Arc::downgrade(&agents);
     // Cannot fail, because it is set only here.
@@ -132,11 +140,11 @@ pub(super) fn new_agents(
 fn new_tenant_members(
     settings: &Arc<DaemonSettings>,
     tenant_world: &Arc<World>,
-    make: MakeWorld,
+    make_parts: MakeWorld,
     tasks: &TaskTracker,
 ) -> Arc<TenantMembers> {
-    let (base, bound) = (Some(Arc::clone(tenant_world)), Some(tenant_members::MAX_WORLDS));
-    let common = CommonParts { base, bound, ..common_parts(settings, tenant_world, make, tasks) };
+    let (base, limit) = (Some(Arc::clone(tenant_world)), Some(tenant_members::WORLD_LIMIT));
+    let common = CommonParts { base, limit, ..common_parts(settings, tenant_world, make_parts, tasks) };
     TenantMembers::new(Arc::clone(tenant_world), common)
 }
 
@@ -145,11 +153,11 @@ fn new_tenant_members(
 pub(super) fn new_session_worlds(
     settings: &Arc<DaemonSettings>,
     user_world: &Arc<World>,
-    make: MakeWorld,
+    make_parts: MakeWorld,
     tasks: &TaskTracker,
 ) -> Arc<SessionWorlds> {
-    let (base, bound) = (Some(Arc::clone(user_world)), Some(session_worlds::world_bound(settings.session_worlds)));
-    let common = CommonParts { base, bound, ..common_parts(settings, user_world, make, tasks) };
+    let (base, limit) = (Some(Arc::clone(user_world)), Some(session_worlds::world_limit(settings.session_worlds)));
+    let common = CommonParts { base, limit, ..common_parts(settings, user_world, make_parts, tasks) };
     let sessions = SessionWorlds::new(Arc::clone(user_world), common);
     let weak_sessions = Arc::downgrade(&sessions);
     // Cannot fail, because it is set only here.
@@ -193,24 +201,25 @@ pub(super) struct TeamDaemon<'a> {
 pub(super) fn new_tenants(
     daemon: &TeamDaemon<'_>,
     ids: BTreeSet<String>,
-    make: MakeWorld,
+    make_parts: MakeWorld,
     replicas: Option<Arc<Replicas>>,
 ) -> Arc<Tenants> {
-    let make = match &replicas {
-        Some(replicas) => leave_home_after_end(make, Arc::clone(replicas), daemon.world.ending.clone()),
-        None => make,
+    let make_parts = match &replicas {
+        Some(replicas) => leave_home_after_end(make_parts, Arc::clone(replicas), daemon.world.ending.clone()),
+        None => make_parts,
     };
-    Tenants::new(ids, common_parts(daemon.settings, daemon.world, make, daemon.tasks), replicas)
+    Tenants::new(ids, common_parts(daemon.settings, daemon.world, make_parts, daemon.tasks), replicas)
 }
 
-/// Extends `make`: when the world of a tenant has ended because the daemon ends, this replica stops being the home of
-/// the tenant (the replica that serves it). When the world has ended for another reason, the replica stays the home,
-/// and the next request begins a new world.
-fn leave_home_after_end(make: MakeWorld, replicas: Arc<Replicas>, ending: CancellationToken) -> MakeWorld {
+/// Extends `make_parts`: when the world of a tenant has ended because the daemon ends, this replica stops being the
+/// home of the tenant (the replica that serves it). When the world has ended for another reason, the replica stays the
+/// home, and the next request begins a new world.
+fn leave_home_after_end(make_parts: MakeWorld, replicas: Arc<Replicas>, ending: CancellationToken) -> MakeWorld {
     Box::new(move |tenant, member| {
-        let (making_parts, replicas, ending) = (make(tenant.clone(), member), Arc::clone(&replicas), ending.clone());
+        let (parts_future, replicas, ending) =
+            (make_parts(tenant.clone(), member), Arc::clone(&replicas), ending.clone());
         Box::pin(async move {
-            let parts = making_parts.await?;
+            let parts = parts_future.await?;
             let after_end = async move {
                 parts.after_end.await;
                 if ending.is_cancelled() {

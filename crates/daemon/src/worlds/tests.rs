@@ -7,13 +7,23 @@ use tokio::sync::Notify;
 
 use super::*;
 
-/// What worlds share that `make` makes. None of them may get as far as running.
-pub(crate) fn that_never_run(make: MakeWorld) -> CommonParts {
+/// What worlds share that `make_parts` makes. None of them may get as far as running.
+pub(crate) fn that_never_run(make_parts: MakeWorld) -> CommonParts {
     let timeouts = WorldTimeouts { idle: Duration::from_secs(60), grace: Duration::from_secs(1) };
-    let make_service: MakeWorldEndpoints = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
+    let make_endpoints: MakeWorldEndpoints = Arc::new(|_, _, _| unreachable!("no world runs in these tests"));
     let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
     let daemon_began = Instant::now();
-    CommonParts { make, make_service, daemon_began, base: None, timeouts, ending, tasks, log: None, bound: None }
+    CommonParts {
+        make_parts,
+        make_endpoints,
+        daemon_began,
+        base: None,
+        timeouts,
+        ending,
+        tasks,
+        question_log: None,
+        limit: None,
+    }
 }
 
 /// The error of a world that cannot begin.
@@ -67,7 +77,7 @@ async fn concurrent_requests_start_a_world_once() {
             tokio::task::yield_now().await;
         }
         assert_eq!(worlds.count(), 2);
-        assert!(worlds.get("acme").is_none() && worlds.all().is_empty(), "none of them runs yet");
+        assert!(worlds.get("acme").is_none() && worlds.running_worlds().is_empty(), "none of them runs yet");
         signal.notify_waiters();
     };
     let (one, other, third, ()) =

@@ -20,7 +20,7 @@ use super::super::{
     news::{self, News},
     session::{Backlog, OpenStream, RunningRequest, Session},
 };
-use crate::places::Place;
+use crate::fair_limit::Permit;
 
 /// The silence after which a request is answered with a stream, so that no proxy on the way to the client times out.
 const STREAM_AFTER: Duration = Duration::from_secs(10);
@@ -126,8 +126,8 @@ struct StandingStream {
     principal: Principal,
     /// `None` once the stream has ended.
     stream: Option<OpenStream>,
-    /// The stream's place in the gateway's limit of streams.
-    _place: Place,
+    /// A permit of the gateway's limit of streams. Dropping the stream frees the permit.
+    _permit: Permit,
 }
 
 impl Drop for StandingStream {
@@ -171,11 +171,11 @@ pub(super) fn open_standing_stream(
     gateway: &Gateway,
     session: Arc<Session>,
     principal: Principal,
-    place: Place,
+    permit: Permit,
 ) -> Response {
     let stream = session.open_stream(|| gateway.0.news.subscribe());
     let gateway = gateway.clone();
-    let stream = StandingStream { gateway, session, principal, stream: Some(stream), _place: place };
+    let stream = StandingStream { gateway, session, principal, stream: Some(stream), _permit: permit };
     // The first comment makes the server send the headers.
     let opened = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
     let events = unfold(stream, async |mut stream| Some((stream.next().await?, stream)));
