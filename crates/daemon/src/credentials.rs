@@ -1,4 +1,5 @@
-//! The values of `${user:NAME}`: users give them to the servers that run only for them.
+//! The values of `${user:NAME}` in entries of servers: each user gives their own values to the servers that run only
+//! for that user.
 
 use std::sync::Arc;
 
@@ -14,14 +15,14 @@ pub trait Credentials: Send + Sync {
     /// Returns the names of all values. Errors are messages for users, and contain no value.
     fn list(&self) -> BoxFuture<'_, Result<Vec<GivenValue>, String>>;
 
-    /// Stores `value` as `name`, replacing an earlier one, and records that `by` gave it.
-    fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>>;
+    /// Stores `value` as `name`, replacing an earlier one, and records that `caller` gave it.
+    fn give<'a>(&'a self, name: &'a str, value: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Deletes the value `name`, and records that `by` did so. Returns whether there was a value.
-    fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>>;
+    /// Deletes the value `name`, and records that `caller` did so. Returns whether there was a value.
+    fn take_back<'a>(&'a self, name: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<bool, String>>;
 }
 
-/// Finds the values of a principal; `None` for a principal whose values are not stored here.
+/// Finds the values of a principal (a user or service); `None` for a principal whose values are not stored here.
 pub type CredentialsOf = Box<dyn Fn(&Principal) -> Option<Arc<dyn Credentials>> + Send + Sync>;
 
 /// A value that a user has given.
@@ -53,7 +54,7 @@ pub enum WorldKind {
 }
 
 impl WorldKind {
-    /// Whether a server with this spec is started here.
+    /// Whether this world starts a server with this spec.
     pub(crate) fn runs(&self, spec: &ServerSpec) -> bool {
         match self {
             Self::Machine => true,
@@ -86,8 +87,8 @@ impl WorldKind {
         if self.borrows() { LogCapacity::Member } else { LogCapacity::World }
     }
 
-    /// Whether a server with this spec can be used here: because it is started here, or because the world of the
-    /// tenant, or of the machine's only user, lends it.
+    /// Whether a server with this spec can be used in this world: because this world starts it, or because the world of
+    /// the tenant, or of the machine's only user, lends it.
     pub(crate) fn has(&self, spec: &ServerSpec) -> bool {
         match self {
             Self::Member(member) | Self::Session(Some(member)) => spec.is_for(member),

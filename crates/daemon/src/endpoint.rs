@@ -37,9 +37,9 @@ pub(crate) async fn move_profile_to_query(
 /// The URI by which the gateway knows the endpoint of the profile `name`. `query`, the client's own query, stays behind
 /// the name.
 fn gateway_uri(name: &str, query: Option<&str>) -> Option<Uri> {
-    let named = form_urlencoded::Serializer::new(String::new()).append_pair("profile", name).finish();
-    let rest = query.map(|rest| format!("&{rest}")).unwrap_or_default();
-    format!("/?{named}{rest}").parse().ok()
+    let profile_param = form_urlencoded::Serializer::new(String::new()).append_pair("profile", name).finish();
+    let client_query = query.map(|client_query| format!("&{client_query}")).unwrap_or_default();
+    format!("/?{profile_param}{client_query}").parse().ok()
 }
 
 #[cfg(test)]

@@ -79,15 +79,15 @@ struct QuotaUsedUp {
 }
 
 impl QuotaUsedUp {
-    fn of(over: &OverQuota) -> Self {
-        let quota = over.quota;
+    fn of(over_quota: &OverQuota) -> Self {
+        let quota = over_quota.quota;
         Self {
-            setting: over.setting.clone(),
+            setting: over_quota.setting.clone(),
             quantity: quota.quantity().word(),
             window: quota.window().word(),
-            used: quota.quantity().number(over.used),
+            used: quota.quantity().number(over_quota.used),
             limit: quota.quantity().number(quota.limit()),
-            retry_after_seconds: over.retry_after_seconds(),
+            retry_after_seconds: over_quota.retry_after_seconds(),
         }
     }
 }
@@ -134,9 +134,9 @@ impl ApiError {
     }
 
     /// Says which quota is used up, and when it is free again.
-    fn with_quota(mut self, over: &OverQuota) -> Self {
-        self.retry_after = Some(over.retry_after);
-        self.error.quota = Some(Box::new(QuotaUsedUp::of(over)));
+    fn with_quota(mut self, over_quota: &OverQuota) -> Self {
+        self.retry_after = Some(over_quota.retry_after);
+        self.error.quota = Some(Box::new(QuotaUsedUp::of(over_quota)));
         self
     }
 
@@ -165,10 +165,10 @@ impl ApiError {
 
     /// The error for a server that is not configured.
     pub(crate) fn no_server(name: &str) -> Self {
-        let shown = text::for_line(&text::clip(name, MAX_SHOWN_NAME_BYTES)).into_owned();
-        Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SERVER", format!("there is no server `{shown}`"))
+        let shown_name = text::for_line(&text::clip(name, MAX_SHOWN_NAME_BYTES)).into_owned();
+        Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SERVER", format!("there is no server `{shown_name}`"))
             .hint("GET /api/v1/servers lists all of them")
-            .server(shown)
+            .server(shown_name)
     }
 
     /// The error for a thing that does not exist, with this message for users.
@@ -287,11 +287,11 @@ impl From<NotReloaded> for ApiError {
         match error {
             NotReloaded::Ending => Self::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "the daemon is ending"),
             NotReloaded::Rejected(problems) => {
-                let first = problems.first().map_or_else(String::new, |problem| format!("{problem:#}"));
+                let first_problem = problems.first().map_or_else(String::new, |problem| format!("{problem:#}"));
                 Self::new(
                     StatusCode::CONFLICT,
                     "CONFIG_REJECTED",
-                    format!("the configuration was not changed: {first}"),
+                    format!("the configuration was not changed: {first_problem}"),
                 )
                 .hint("correct the file; until then, the daemon runs the configuration that it had before")
             }
@@ -361,8 +361,8 @@ fn edit_error(error: &EditError) -> ApiError {
     };
     match error {
         EditError::Invalid { problems, .. } => {
-            let first = problems.iter().find(|problem| problem.is_error());
-            ApiError::new(status, code, error.to_string()).with_hint_of(first)
+            let first_error = problems.iter().find(|problem| problem.is_error());
+            ApiError::new(status, code, error.to_string()).with_hint_of(first_error)
         }
         // `{:#}` leaves out the quoted line of the file.
         EditError::Unreadable(problem) => {

@@ -80,8 +80,8 @@ pub(crate) struct LoggedEvent {
 #[derive(Debug, Default)]
 pub(crate) struct UnseenEvents {
     /// How many events of this log the reader has missed, because they are no longer kept. `None` if the reader has
-    /// missed no event. `Some` even for 0 if the reader last read another log, for example that of an earlier run: the
-    /// number of the events that it has missed of that log is not known.
+    /// missed none. A reader that last read another log, for example that of an earlier run, always gets `Some`, even
+    /// with 0: it may have missed events of that other log.
     pub(crate) missed: Option<u64>,
     /// The events that are still kept, in order.
     pub(crate) events: Vec<Arc<LoggedEvent>>,
@@ -97,8 +97,8 @@ pub(crate) struct RecentEvents {
 
 impl RecentEvents {
     /// The number of the last event. 0 if there is none.
-    fn last(&self) -> u64 {
-        self.events.back().map_or(0, |last| last.id)
+    fn last_id(&self) -> u64 {
+        self.events.back().map_or(0, |event| event.id)
     }
 
     /// Adds an event, and drops the oldest events when the log is full. Always keeps the new event.
@@ -145,19 +145,19 @@ impl EventLog {
         data.insert("at".to_owned(), json!(shown::rfc3339_millis(Utc::now())));
         let mut data = Value::Object(data);
         conceal(&mut data, &self.secrets);
-        let mut line = data.to_string();
-        if line.len() > MAX_EVENT_BYTES {
-            line = json!({ "at": data["at"], "server": data.get("server"), "cut": true }).to_string();
+        let mut json_line = data.to_string();
+        if json_line.len() > MAX_EVENT_BYTES {
+            json_line = json!({ "at": data["at"], "server": data.get("server"), "cut": true }).to_string();
         }
         self.recent.send_modify(|recent| {
-            let event = LoggedEvent { id: recent.last() + 1, name: name.to_owned(), audience, data: line };
+            let event = LoggedEvent { id: recent.last_id() + 1, name: name.to_owned(), audience, data: json_line };
             recent.add(event, self.capacity);
         });
     }
 
     /// The number of the last event. 0 if there is none.
     pub(crate) fn newest(&self) -> u64 {
-        self.recent.borrow().last()
+        self.recent.borrow().last_id()
     }
 
     /// The id of an event as readers get it and send it back: `RUN-NUMBER`.
@@ -177,25 +177,25 @@ impl EventLog {
         (u32::from_str_radix(run, 16) == Ok(self.run)).then_some(number)
     }
 
-    /// Returns the events after the event with the number `seen`. `None` stands for a reader of another log, which gets
-    /// all events that are kept.
-    pub(crate) fn events_after(&self, seen: Option<u64>) -> UnseenEvents {
-        let kept = &self.recent.borrow().events;
-        let first = kept.front().map_or(0, |first| first.id);
-        let missed = first.saturating_sub(seen.unwrap_or(0) + 1);
+    /// Returns the events after the event with the number `last_seen`. With `None`, for a reader of another log,
+    /// returns all events that are kept.
+    pub(crate) fn events_after(&self, last_seen: Option<u64>) -> UnseenEvents {
+        let kept_events = &self.recent.borrow().events;
+        let first_id = kept_events.front().map_or(0, |event| event.id);
+        let missed = first_id.saturating_sub(last_seen.unwrap_or(0) + 1);
         // The numbers of kept events have no gaps, so numbers say how many events to skip.
-        let already_seen = seen.map_or(0, |seen| (seen + 1).saturating_sub(first));
-        let events = kept.iter().skip(usize::try_from(already_seen).unwrap_or(usize::MAX)).cloned().collect();
-        UnseenEvents { missed: (missed > 0 || seen.is_none()).then_some(missed), events }
+        let seen_count = last_seen.map_or(0, |last_seen| (last_seen + 1).saturating_sub(first_id));
+        let events = kept_events.iter().skip(usize::try_from(seen_count).unwrap_or(usize::MAX)).cloned().collect();
+        UnseenEvents { missed: (missed > 0 || last_seen.is_none()).then_some(missed), events }
     }
 
-    /// Returns a receiver that notices each new event.
+    /// Returns a receiver that is notified of each new event.
     pub(crate) fn watch(&self) -> watch::Receiver<RecentEvents> {
         self.recent.subscribe()
     }
 }
 
-/// Hides secrets in every text of `value`, the names of fields included.
+/// Replaces secrets by `***` in every text of `value`, including the names of fields.
 pub(crate) fn conceal(value: &mut Value, secrets: &Interpolate) {
     text::map_texts(value, &|text| secrets.conceal(text));
 }

@@ -11,12 +11,12 @@ use toolrack_team::ProvedToken;
 
 use crate::error::ApiError;
 
-/// The member of a team who sent a request, as the guard has proved.
+/// The member of a team who sent a request. The guard ([`crate::guard`]) has checked their token.
 #[derive(Clone)]
 pub(crate) struct Membership {
     /// The store of all tenants. Each use of it must name the tenant.
     pub(crate) store: TeamStore,
-    /// The token or session that proved the member.
+    /// The token, or browser session, with which the member sent the request.
     pub(crate) token: TeamToken,
 }
 

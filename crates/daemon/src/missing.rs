@@ -1,4 +1,4 @@
-//! Finds the values that a member of a team still has to give to their own servers.
+//! Finds the values of `${user:NAME}` that a member of a team still has to give to their own servers.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -34,7 +34,7 @@ impl MissingValues {
     pub(crate) async fn missing_for(&self, member: &Principal, server: &str) -> BTreeSet<String> {
         let loaded = self.world.loaded();
         let spec = loaded.desired.get(server).filter(|spec| spec.enabled && self.world.kind.runs(spec));
-        // Most servers need no value; then the store is not read.
+        // Most servers need no value, and then the store need not be read.
         let mut needed = spec.map(user_values_in).unwrap_or_default();
         // A name that cannot be stored cannot be given, so no page can ask for it.
         needed.retain(|name| is_stored_secret_name(name));
@@ -42,19 +42,19 @@ impl MissingValues {
             return needed;
         }
         // If the store fails, the server fails as well, and its error says so.
-        let given = match (self.world.credentials)(member) {
+        let given_values = match (self.world.credentials)(member) {
             Some(credentials) => credentials.list().await.ok(),
             None => None,
         };
-        let Some(given) = given else { return BTreeSet::new() };
-        for value in given {
+        let Some(given_values) = given_values else { return BTreeSet::new() };
+        for value in given_values {
             needed.remove(&value.name);
         }
         needed
     }
 
     /// Returns the servers for which values are missing.
-    pub(crate) async fn servers(&self, member: &Principal) -> Vec<ServerName> {
+    pub(crate) async fn servers_lacking_values(&self, member: &Principal) -> Vec<ServerName> {
         let mut servers = Vec::new();
         for name in self.world.loaded().desired.keys() {
             if !self.missing_for(member, name.as_str()).await.is_empty() {
@@ -66,7 +66,7 @@ impl MissingValues {
 
     /// The address of the page on which the member gives `name`. The address names no member, because members sign in
     /// on the page.
-    pub(crate) fn page(&self, name: &str) -> String {
+    pub(crate) fn page_for(&self, name: &str) -> String {
         let mut page = self.dashboard.clone();
         page.set_fragment(Some(&format!("/credentials/{name}")));
         page.into()

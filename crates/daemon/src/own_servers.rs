@@ -23,17 +23,17 @@ pub trait OwnServerStore: Send + Sync {
     /// Returns the servers of a member, by name.
     fn servers<'a>(&'a self, member: &'a str) -> BoxFuture<'a, Result<BTreeMap<String, OwnServer>, String>>;
 
-    /// Stores a server of a member, replacing an earlier one of this name, and records that `by` added it.
+    /// Stores a server of a member, replacing an earlier one of this name, and records that `caller` added it.
     fn add<'a>(
         &'a self,
         member: &'a str,
         name: &'a str,
         server: &'a OwnServer,
-        by: &'a Caller,
+        caller: &'a Caller,
     ) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Removes a server of a member, and records that `by` did so. Returns whether there was one.
-    fn remove<'a>(&'a self, member: &'a str, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>>;
+    /// Removes a server of a member, and records that `caller` did so. Returns whether there was one.
+    fn remove<'a>(&'a self, member: &'a str, name: &'a str, caller: &'a Caller) -> BoxFuture<'a, Result<bool, String>>;
 }
 
 /// The servers that the members of a tenant have added, and the rules for adding them.
@@ -129,8 +129,8 @@ impl OwnServers {
         });
     }
 
-    /// Returns the servers that the member of this world has added; empty for a world without a member. Servers that
-    /// cannot be read do not run, and the log has the reason.
+    /// Returns the servers that the member of a world of this `kind` has added; empty for a world without a member. If
+    /// the servers cannot be read, they do not run, and the log has the reason.
     async fn desired(&self, kind: &WorldKind) -> Desired {
         let WorldKind::Member(member) = kind else { return Desired::new() };
         if !self.has_servers(member) {
@@ -142,15 +142,17 @@ impl OwnServers {
         });
         let key = member.key();
         // A stored server that is no longer valid is left out.
-        let usable = servers
+        let usable_servers = servers
             .into_iter()
             .filter_map(|(name, server)| Some((ServerName::new(name).ok()?, server.spec(&key, &self.egress).ok()?)));
-        // More can be stored: two requests at once may both find room for one more, or the limit was lowered.
-        usable.take(self.max_per_member).collect()
+        // The store may have more servers than the limit: two requests at once may both have found room for one more,
+        // or the limit was lowered.
+        usable_servers.take(self.max_per_member).collect()
     }
 }
 
-/// The request for the configuration of a world, extended by the servers that the world's member has added.
+/// Returns `request`, the request to load the configuration of a world, extended by the servers that the world's member
+/// has added.
 pub(crate) async fn with_own_servers(request: &Request, own_servers: Option<&OwnServers>, kind: &WorldKind) -> Request {
     let of_member = match own_servers {
         Some(own_servers) => own_servers.desired(kind).await,

@@ -1,4 +1,5 @@
-//! The profiles of a gateway (the MCP endpoint), which can change while the gateway serves them.
+//! The profiles of a gateway (the MCP endpoint). A profile is a named selection of tools, with its own endpoint.
+//! Profiles can change while the gateway serves them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,9 +15,9 @@ impl Profiles {
     /// Replaces the profiles. Clients are told that their tools have changed, and see the tools of the new profiles
     /// with their next request. A client of a profile that is gone sees no tools.
     pub fn set(&self, profiles: ToolProfiles) {
-        self.0.send_if_modified(|before| {
-            let has_changed = *before != profiles;
-            *before = profiles;
+        self.0.send_if_modified(|current| {
+            let has_changed = *current != profiles;
+            *current = profiles;
             has_changed
         });
     }
@@ -32,13 +33,13 @@ impl Profiles {
         self.0.borrow().keys().cloned().collect()
     }
 
-    /// Returns a receiver that notices each change from now on.
+    /// Returns a receiver that is notified of each change from now on.
     pub(crate) fn watch(&self) -> watch::Receiver<ToolProfiles> {
         self.0.subscribe()
     }
 }
 
-/// The name of the profile that a view shows, and the profiles among which it is looked up.
+/// A profile that a client uses, by its name: it is looked up each time, because profiles can change.
 #[derive(Clone, Debug)]
 pub(crate) struct FollowedProfile {
     pub(crate) name: Arc<str>,

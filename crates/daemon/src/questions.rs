@@ -33,8 +33,8 @@ const MAX_OPEN: usize = 100;
 /// The maximum number of open questions about calls of one member, so that one member leaves room for the others.
 const MAX_OPEN_OF_MEMBER: usize = 20;
 
-/// The [`Asker`] of a daemon: a question waits until a person answers it in the dashboard or over the API, until the
-/// call that caused it ends, or until its time is up, which declines it.
+/// The [`Asker`] of a daemon, which takes the questions of the host. A question waits until a person answers it in the
+/// dashboard or over the API, or until the call that caused it ends. After a time limit, the question is declined.
 ///
 /// Each question gets at most one answer. The host, and not this type, remembers answers that cover more than one call.
 #[derive(Clone, Debug)]
@@ -48,8 +48,8 @@ pub struct Questions {
 
 #[derive(Debug)]
 struct Inner {
-    /// The end of the ids of these questions. It differs in each world and after each start of the daemon, so that a
-    /// late answer cannot fit another question.
+    /// The end of the ids of these questions. Each world and each start of the daemon has another one, so that a late
+    /// answer cannot fit another question.
     id_suffix: u32,
     open: Mutex<OpenQuestions>,
     answer_timeout: Duration,
@@ -199,7 +199,7 @@ pub(crate) enum AnswerRefused {
     NotTheCaller,
 }
 
-/// The reason why there is no answer.
+/// Why a question got no answer.
 #[derive(Clone, Copy, Debug)]
 enum Unanswered {
     /// Too many questions are open already, so this one was not asked.
@@ -209,7 +209,7 @@ enum Unanswered {
 }
 
 impl Unanswered {
-    fn why(self) -> String {
+    fn message(self) -> String {
         match self {
             Self::TooMany => format!(
                 "no person was asked, because too many questions wait for an answer already ({MAX_OPEN}, or \
@@ -334,7 +334,7 @@ impl Questions {
             }
         }
         let open_question = self.inner.open.lock().by_number.remove(&number).ok_or(AnswerRefused::NotOpen)?;
-        // An error means that the call that asked ended at this moment.
+        // Fails if the call that asked has ended at this moment.
         open_question.answer_sender.send((answer, principal.clone())).map_err(|_| AnswerRefused::NotOpen)
     }
 
@@ -355,7 +355,7 @@ impl Questions {
         let withdraw = WithdrawOnDrop { inner: &self.inner, number, audience };
         let answer = timeout(self.inner.answer_timeout, answer_receiver).await;
         drop(withdraw);
-        // While this waits, the sender is dropped only with an answer, so `Result::ok` loses no other reason.
+        // The sender is dropped only with an answer, so the only other outcome is that the time was up.
         answer.ok().and_then(Result::ok).ok_or(Unanswered::TimedOut)
     }
 }
@@ -387,8 +387,8 @@ impl QuestionContent {
 }
 
 impl AnswerWord {
-    /// Whose calls an answer with this word covers, when `principal` gives it. Only permanent answers can cover the
-    /// calls of all callers, because only permanent answers are listed, so that a user can take them back.
+    /// Whose calls an answer with this word covers, when `principal` gives it. Only a permanent answer can cover the
+    /// calls of all callers, because a user can find it in a list and take it back.
     fn callers(self, principal: &Principal) -> Callers {
         match self {
             Self::AlwaysTool | Self::AlwaysServer if Right::Operate.is_held_by(principal) => Callers::All,
@@ -413,8 +413,11 @@ impl Inner {
         (self.id(number) == id).then_some(number)
     }
 
-    /// The approval for which the question asks, if it asks for one. An error when the question is not open, when
-    /// `principal` may not answer it, or when `answer` is for another kind of question.
+    /// The approval for which the question asks, if it asks for one.
+    ///
+    /// # Errors
+    /// When the question is not open, when `principal` may not answer it, or when `answer` is for another kind of
+    /// question.
     fn approval(&self, number: u64, principal: &Principal, answer: &Answer) -> Result<Option<Confirm>, AnswerRefused> {
         let open = self.open.lock();
         let open_question =
@@ -452,10 +455,10 @@ impl Inner {
             asked_at: shown::rfc3339_millis(now),
             expires_at: shown::rfc3339_millis(now + self.answer_timeout),
         };
-        let (shown, audience) = (question.clone(), question.audience());
+        let (shown_question, audience) = (question.clone(), question.audience());
         open.by_number.insert(number, OpenQuestion { question, approval, answer_sender });
         drop(open);
-        self.log_opened(&shown);
+        self.log_opened(&shown_question);
         Some((number, audience))
     }
 
@@ -512,7 +515,7 @@ impl Asker for Questions {
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         Box::pin(async move {
-            let (approval, answered_question) = (question.clone(), question.clone());
+            let (approval, question_for_answerer) = (question.clone(), question.clone());
             let content = QuestionContent::Approval {
                 server: question.server.to_string(),
                 tool: question.tool,
@@ -526,10 +529,10 @@ impl Asker for Questions {
             };
             let (answer, answerer) = match self.ask(content, Some(approval)).await {
                 Ok(answer) => answer,
-                Err(unanswered) => return Confirmed::No { why: Some(unanswered.why()) },
+                Err(unanswered) => return Confirmed::No { why: Some(unanswered.message()) },
             };
             let (arguments, callers) = (answer.arguments, answer.answer.callers(&answerer));
-            answered_question.set_answerer(Caller::of(answerer, Way::Daemon));
+            question_for_answerer.set_answerer(Caller::of(answerer, Way::Daemon));
             match answer.answer {
                 AnswerWord::Once => arguments.map_or(Confirmed::Yes, Confirmed::Edited),
                 AnswerWord::Session => Confirmed::Kept { keep: AnswerScope::Session, callers, arguments },

@@ -37,34 +37,34 @@ impl Removals {
     /// cancelled.
     pub(crate) async fn run(self, mut changes: watch::Receiver<()>, ending: CancellationToken) {
         loop {
-            let is_done = tokio::select! {
-                is_done = self.delete_all() => is_done,
+            let all_deleted = tokio::select! {
+                all_deleted = self.delete_all() => all_deleted,
                 () = ending.cancelled() => return,
             };
             tokio::select! {
                 () = ending.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
-                () = sleep(RETRY_PAUSE), if !is_done => {}
+                () = sleep(RETRY_PAUSE), if !all_deleted => {}
             }
         }
     }
 
     /// Deletes the values of all members whose removal the store has noted. Returns whether all are deleted.
     async fn delete_all(&self) -> bool {
-        let removed = match self.store.removed_members().await {
-            Ok(removed) => removed,
+        let removed_members = match self.store.removed_members().await {
+            Ok(removed_members) => removed_members,
             Err(error) => {
                 tracing::warn!("the values that removed members gave will be deleted later: {error}");
                 return false;
             }
         };
-        let mut is_done = true;
+        let mut all_deleted = true;
         // The values of a tenant that left the team file wait until it is back.
-        for removed in removed.iter().filter(|removed| self.tenants.has(&removed.tenant)) {
+        for removed in removed_members.iter().filter(|removed| self.tenants.has(&removed.tenant)) {
             // The home of the tenant (the replica that serves it) deletes the values. This replica tries again later,
             // because the home may die before it has done so.
             if !self.tenants.serves(&removed.tenant).await {
-                is_done = false;
+                all_deleted = false;
                 continue;
             }
             if let Err(why) = self.delete_values(removed).await {
@@ -72,10 +72,10 @@ impl Removals {
                     "the values that a removed member of `{}` gave will be deleted later: {why}",
                     removed.tenant
                 );
-                is_done = false;
+                all_deleted = false;
             }
         }
-        is_done
+        all_deleted
     }
 
     async fn delete_values(&self, removed: &RemovedMember) -> Result<(), String> {

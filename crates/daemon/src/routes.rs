@@ -51,10 +51,10 @@ pub(crate) async fn require_right(right: Right, request: Request, next: Next) ->
     }
 }
 
-/// A schema of the description, with its name.
+/// A schema of the OpenAPI description, with its name.
 type NamedSchema = (String, RefOr<Schema>);
 
-/// Routes with their rights and their description.
+/// Routes with their rights, and their OpenAPI description.
 pub(crate) struct Routes<S>(OpenApiRouter<S>);
 
 impl<S: Clone + Send + Sync + 'static> Routes<S> {
@@ -91,12 +91,16 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     /// The name of a schema that differs from another schema of the same name. The description would keep only one of
     /// them.
     fn clashing_schema(&self, schemas: &[NamedSchema]) -> Option<String> {
-        let existing = self.0.get_openapi().components.as_ref().map(|components| &components.schemas);
-        let differs = |(index, (name, schema)): &(usize, &NamedSchema)| {
+        let existing_schemas = self.0.get_openapi().components.as_ref().map(|components| &components.schemas);
+        let clashes = |(index, (name, schema)): &(usize, &NamedSchema)| {
             let earlier = schemas[..*index].iter().filter(|(other, _)| other == name).map(|(_, schema)| schema);
-            existing.and_then(|schemas| schemas.get(name)).into_iter().chain(earlier).any(|other| other != schema)
+            existing_schemas
+                .and_then(|schemas| schemas.get(name))
+                .into_iter()
+                .chain(earlier)
+                .any(|other| other != schema)
         };
-        schemas.iter().enumerate().find(differs).map(|(_, (name, _))| name.clone())
+        schemas.iter().enumerate().find(clashes).map(|(_, (name, _))| name.clone())
     }
 
     pub(crate) fn into_inner(self) -> OpenApiRouter<S> {

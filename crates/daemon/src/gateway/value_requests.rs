@@ -83,7 +83,7 @@ impl Inner {
     ) -> Result<(), NotGiven> {
         let Some((missing, names)) = self.missing_values(caller, server).await else { return Ok(()) };
         if !caller.client.abilities.urls {
-            let pages: Vec<_> = names.iter().map(|name| missing.page(name)).collect();
+            let pages: Vec<_> = names.iter().map(|name| missing.page_for(name)).collect();
             let (names, pages) = (quoted_list(names.iter().map(String::as_str)), pages.join(" "));
             return Err(NotGiven::because(&format!(
                 "the server `{server}` needs {names} from the user, who can enter what is missing in a browser at \
@@ -107,7 +107,7 @@ impl Inner {
         let (era, client_abilities) = (caller.era, caller.client.abilities);
         let asker =
             ClientAsker { era, client_abilities, updates: updates.clone(), fallback: None, question_name: None };
-        let page = missing.page(name);
+        let page = missing.page_for(name);
         let message =
             format!("The server {server} needs a value of your own: {name}. Only you can give it, on this page.");
         let question = Elicitation::Url { message, url: page.clone(), id: Some(id.clone()) };
@@ -192,7 +192,7 @@ impl Gateway {
 
     /// The servers that the client may use and for which the member has not given all values.
     async fn servers_missing_values(&self, missing: &MissingValues, caller: &Caller) -> Vec<ServerName> {
-        let servers = missing.servers(&caller.principal).await;
+        let servers = missing.servers_lacking_values(&caller.principal).await;
         servers.into_iter().filter(|server| caller.view.may_have(server)).collect()
     }
 
