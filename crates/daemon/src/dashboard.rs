@@ -52,13 +52,13 @@ const COMMON_HEADERS: [(HeaderName, &str); 4] = [
 /// easier to understand than a script that turns out to be HTML.
 pub(crate) fn router() -> Router {
     Router::new()
-        .route("/", get(async |headers: HeaderMap| answer("index.html", &headers)))
-        .route("/assets/{*path}", get(async |Path(path): Path<String>, headers: HeaderMap| answer(&path, &headers)))
+        .route("/", get(async |headers: HeaderMap| serve_file("index.html", &headers)))
+        .route("/assets/{*path}", get(async |Path(path): Path<String>, headers: HeaderMap| serve_file(&path, &headers)))
 }
 
-/// The file, 304 if the browser has it already, or 404.
-fn answer(path: &str, headers: &HeaderMap) -> Response<Body> {
-    let Some(file) = file(path) else {
+/// Answers with the file, with 304 if the browser has it already, or with 404.
+fn serve_file(path: &str, headers: &HeaderMap) -> Response<Body> {
+    let Some(file) = find_file(path) else {
         return make_response(
             StatusCode::NOT_FOUND,
             "text/plain; charset=utf-8",
@@ -74,7 +74,7 @@ fn answer(path: &str, headers: &HeaderMap) -> Response<Body> {
 }
 
 /// The file `path` below `assets/`, or for `help/PAGE` that page of the guide.
-fn file(path: &str) -> Option<EmbeddedFile> {
+fn find_file(path: &str) -> Option<EmbeddedFile> {
     match path.strip_prefix("help/") {
         Some(page) => Guide::get(page),
         None => Assets::get(path),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn asked(path: &str) -> Response<Body> {
-        answer(path, &HeaderMap::new())
+        serve_file(path, &HeaderMap::new())
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
         let tag = asked("app.js").headers()[ETAG].clone();
         let with = |known: &str| {
             let headers = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_str(known).unwrap())]);
-            answer("app.js", &headers).status()
+            serve_file("app.js", &headers).status()
         };
         let tag = tag.to_str().unwrap();
         assert_eq!(with(tag), StatusCode::NOT_MODIFIED);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_page_that_the_summary_lists_is_under_help() {
-        let summary = String::from_utf8(file("help/SUMMARY.md").unwrap().data.into_owned()).unwrap();
+        let summary = String::from_utf8(find_file("help/SUMMARY.md").unwrap().data.into_owned()).unwrap();
         let links = summary.split("](").skip(1).filter_map(|after| after.split(')').next());
         let listed: BTreeSet<_> = links.map(|link| link.rsplit('/').next().unwrap_or(link).to_owned()).collect();
         let there: BTreeSet<_> =

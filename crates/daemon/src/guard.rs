@@ -1,4 +1,5 @@
-//! Protects the daemon: requests need the daemon's token, and may come from no web page but the dashboard.
+//! Protects the daemon: a request needs the daemon's token, or the token of a team's member, and may not come from a
+//! web page other than the dashboard.
 //!
 //! A page of another site can make a browser send requests to the daemon. But that page cannot read the token, and the
 //! requests carry its `Origin`. If the site points its own name at this machine (DNS rebinding), they carry the
@@ -40,16 +41,16 @@ use crate::{error::ApiError, fair_limit::LimitReached, membership::Membership, r
 
 /// How many requests a limiter lets through.
 struct Rate {
-    each_second: u32,
+    per_second: u32,
     /// The maximum number of requests in a burst.
     burst: u32,
 }
 
 /// The rate limit of requests with a valid token. It is far more than the clients of one gateway can send.
-const RATE: Rate = Rate { each_second: 50_000, burst: 100_000 };
+const RATE: Rate = Rate { per_second: 50_000, burst: 100_000 };
 
 /// The rate limit of requests without a valid token. It is separate, so that they cannot use up [`RATE`].
-const RATE_UNAUTHENTICATED: Rate = Rate { each_second: 5_000, burst: 10_000 };
+const RATE_UNAUTHENTICATED: Rate = Rate { per_second: 5_000, burst: 10_000 };
 
 /// How long a client should wait before it tries again after the guard has refused it because of a limit.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -125,7 +126,8 @@ impl ProvedSender {
     }
 }
 
-/// Returns whether a token other than the daemon's gives access to a path. The arguments are the path and the token.
+/// Returns whether a token other than the daemon's own opens a path, for example the token of an agent. The arguments
+/// are the path and the token.
 pub(crate) type OtherTokenCheck = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
 /// Checks each request before anything else handles it.
@@ -133,8 +135,10 @@ pub(crate) struct Guard {
     token: Token,
     /// The names under which clients reach the daemon.
     hosts: Vec<OwnHost>,
-    requests: DefaultDirectRateLimiter,
-    unauthenticated: DefaultDirectRateLimiter,
+    /// Limits the requests with a valid token.
+    authenticated_rate: DefaultDirectRateLimiter,
+    /// Limits the requests without a valid token.
+    unauthenticated_rate: DefaultDirectRateLimiter,
     accepts_other_token: OtherTokenCheck,
     /// Finds the members of the team by their tokens. `None` for a daemon without a team.
     members: Option<Members>,
@@ -152,7 +156,7 @@ struct OwnHost {
 impl OwnHost {
     /// Returns whether the pages of the daemon at this name have the origin `scheme://name`.
     fn has_origin(&self, scheme: &str, name: &str) -> bool {
-        matches!(scheme, HTTP | HTTPS) && self.name == name && self.scheme.is_none_or(|own| own == scheme)
+        matches!(scheme, HTTP | HTTPS) && self.name == name && self.scheme.is_none_or(|own_scheme| own_scheme == scheme)
     }
 }
 
@@ -170,7 +174,8 @@ pub(crate) fn is_protected(path: &str) -> bool {
         .any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// The member of a team who sent `request`, as the guard has proved. `None` for the user of the daemon's machine.
+/// The member of a team who sent `request`; the guard has checked their token. `None` for the user of the daemon's
+/// machine.
 pub(crate) fn member_of(request: &Request) -> Option<Principal> {
     request.extensions().get::<Principal>().filter(|principal| !principal.is_local()).cloned()
 }
@@ -202,8 +207,8 @@ impl Guard {
         Self {
             token,
             hosts: own_hosts.chain(named_hosts).collect(),
-            requests: limiter(RATE),
-            unauthenticated: limiter(RATE_UNAUTHENTICATED),
+            authenticated_rate: limiter(RATE),
+            unauthenticated_rate: limiter(RATE_UNAUTHENTICATED),
             accepts_other_token,
             members: None,
         }
@@ -221,19 +226,19 @@ impl Guard {
         self.hosts.iter_mut().filter(|host| host.name == name).for_each(|host| host.scheme = Some(scheme));
     }
 
-    /// Returns the sender of a request, if its token proves the sender, and the refusal, if the guard refuses the
-    /// request.
-    async fn judge(
+    /// Returns the sender of a request, if the request has a valid token, and the refusal, if the guard refuses the
+    /// request. A request with a valid token may be refused for another reason.
+    async fn check_request(
         &self,
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
         from_sibling: Option<FromSibling>,
     ) -> (Option<ProvedSender>, Option<ApiError>) {
-        let proved = match (self.local_sender(uri.path(), headers), &self.members) {
+        let sender = match (self.local_sender(uri.path(), headers), &self.members) {
             (Some(local), _) => Ok(Some(local)),
             (None, Some(members)) => {
-                let may_ask_store = || self.unauthenticated.check().is_ok();
+                let may_ask_store = || self.unauthenticated_rate.check().is_ok();
                 members
                     .prove(method, uri.path(), headers, may_ask_store)
                     .await
@@ -241,25 +246,25 @@ impl Guard {
             }
             (None, None) => Ok(None),
         };
-        let (proved, proof_error) = match proved {
-            Ok(proved) => (proved, None),
+        let (sender, token_refusal) = match sender {
+            Ok(sender) => (sender, None),
             Err(refusal) => (None, Some(refusal)),
         };
-        let is_known = proved.is_some();
+        let is_authenticated = sender.is_some();
         // A client sent this request to another replica (a sibling), which has already checked all of this.
         let misuse = match from_sibling {
             Some(FromSibling) => None,
-            None => self.misuse(uri, headers, is_known),
+            None => self.misuse_refusal(uri, headers, is_authenticated),
         };
-        let refusal = misuse.or(proof_error).or_else(|| self.missing_proof(uri, is_known));
-        (proved, refusal)
+        let refusal = misuse.or(token_refusal).or_else(|| self.no_token_refusal(uri, is_authenticated));
+        (sender, refusal)
     }
 
     /// Returns the refusal of a request that comes too often, is ambiguous, has the wrong `Host`, or comes from another
     /// site.
-    fn misuse(&self, uri: &Uri, headers: &HeaderMap, is_known: bool) -> Option<ApiError> {
-        let requests = if is_known { &self.requests } else { &self.unauthenticated };
-        if requests.check().is_err() {
+    fn misuse_refusal(&self, uri: &Uri, headers: &HeaderMap, is_authenticated: bool) -> Option<ApiError> {
+        let rate_limiter = if is_authenticated { &self.authenticated_rate } else { &self.unauthenticated_rate };
+        if rate_limiter.check().is_err() {
             return Some(too_many("too many requests"));
         }
         // If a header had two values, this code could check one of them while a proxy or a handler uses the other.
@@ -270,7 +275,7 @@ impl Guard {
         if uri.authority().is_some_and(|named| host.as_deref() != Some(&*named.as_str().to_ascii_lowercase())) {
             return Some(ambiguous("the address of the request names another host than its header `Host`".to_owned()));
         }
-        if !host.is_some_and(|host| self.hosts.iter().any(|own| own.name == host)) {
+        if !host.is_some_and(|host| self.hosts.iter().any(|own_host| own_host.name == host)) {
             let message = "the daemon is not known by this name";
             return Some(
                 ApiError::new(StatusCode::FORBIDDEN, "WRONG_HOST", message)
@@ -290,13 +295,13 @@ impl Guard {
         None
     }
 
-    /// Returns the refusal of a request that does not prove who sends it.
-    fn missing_proof(&self, uri: &Uri, is_known: bool) -> Option<ApiError> {
+    /// Returns the refusal of a request that needs a token and has no valid one.
+    fn no_token_refusal(&self, uri: &Uri, is_authenticated: bool) -> Option<ApiError> {
         let needs_token = is_protected(uri.path());
         // Wrong tokens have no limit of their own beside `RATE_UNAUTHENTICATED`: an attacker cannot guess 256 bits
         // anyway, and a client with an old token must learn that its token is wrong even while other clients send
         // wrong tokens.
-        (needs_token && !is_known).then(|| {
+        (needs_token && !is_authenticated).then(|| {
             let hint = match &self.members {
                 Some(members) => members.hint(),
                 None => "send `Authorization: Bearer TOKEN` with the token that `toolrack up` printed".to_owned(),
@@ -306,7 +311,7 @@ impl Guard {
     }
 
     /// Returns the refusal of a request whose token ended while it was under way.
-    fn token_ended(&self) -> ApiError {
+    fn token_ended_refusal(&self) -> ApiError {
         self.unauthorized("the token has ended, or the rights of its member changed")
             .hint("send the request again; sign in if it is refused")
     }
@@ -326,11 +331,11 @@ impl Guard {
         text.and_then(|text| HeaderValue::from_str(&text).ok()).unwrap_or(without_metadata)
     }
 
-    /// Returns the membership of the proved member. Only requests to the control API need it.
-    fn membership(&self, path: &str, proved: Option<&ProvedSender>) -> Option<Membership> {
-        match (proved, &self.members) {
-            (Some(ProvedSender::Member(proved)), Some(members)) if Endpoint::at(path).is_none() => {
-                members.membership(proved)
+    /// Returns the membership of the member who sent a request. Only requests to the control API need it.
+    fn membership(&self, path: &str, sender: Option<&ProvedSender>) -> Option<Membership> {
+        match (sender, &self.members) {
+            (Some(ProvedSender::Member(sender)), Some(members)) if Endpoint::at(path).is_none() => {
+                members.membership(sender)
             }
             _ => None,
         }
@@ -340,13 +345,14 @@ impl Guard {
     ///
     /// The scheme counts: any machine on the way can answer for `http://tools.example`, and its page must not reach
     /// `https://tools.example`. Behind a proxy that ends TLS, the daemon knows the right scheme only if the URL of its
-    /// team says it; for other names, the browser does: it compares the page with the URL of the request.
+    /// team says it. For other names, the browser's own comparison of the page with the URL of the request decides
+    /// (`Sec-Fetch-Site`).
     fn is_own_page(&self, origin: &HeaderValue, headers: &HeaderMap) -> bool {
         // An origin that is not ASCII is not the daemon's own.
         let origin = origin.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
         let is_own_origin = origin
             .split_once("://")
-            .is_some_and(|(scheme, name)| self.hosts.iter().any(|own| own.has_origin(scheme, name)));
+            .is_some_and(|(scheme, name)| self.hosts.iter().any(|own_host| own_host.has_origin(scheme, name)));
         // Browsers send this header only to HTTPS and to this machine; other clients do not send it.
         is_own_origin && headers.get_all(FETCH_SITE).iter().all(|site| site == SAME_ORIGIN)
     }
@@ -373,10 +379,10 @@ fn ambiguous(message: String) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "AMBIGUOUS_REQUEST", message).hint("send each of them once")
 }
 
-fn limiter(Rate { each_second, burst }: Rate) -> DefaultDirectRateLimiter {
+fn limiter(Rate { per_second, burst }: Rate) -> DefaultDirectRateLimiter {
     // The rates above are not 0; the type only demands a fallback.
     let nonzero = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
-    RateLimiter::direct(Quota::per_second(nonzero(each_second)).allow_burst(nonzero(burst)))
+    RateLimiter::direct(Quota::per_second(nonzero(per_second)).allow_burst(nonzero(burst)))
 }
 
 fn too_many(message: &str) -> ApiError {
@@ -395,29 +401,29 @@ fn too_many_connections(reached: LimitReached) -> ApiError {
 /// Lets a request through, with its principal and its membership in the extensions, or answers it with a refusal.
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
-    let _busy = connection.as_ref().map(Connection::begin_request);
+    let _request_guard = connection.as_ref().map(Connection::begin_request);
     let from_sibling = request.extensions().get().copied();
-    let (proved, refusal) = guard.judge(request.method(), request.uri(), request.headers(), from_sibling).await;
-    let assigned = match (&proved, &connection) {
-        (Some(proved), Some(connection)) => connection.assign_to(&proved.principal()),
+    let (sender, refusal) = guard.check_request(request.method(), request.uri(), request.headers(), from_sibling).await;
+    let assignment = match (&sender, &connection) {
+        (Some(sender), Some(connection)) => connection.assign_to(&sender.principal()),
         _ => Ok(()),
     };
-    if let Some(refusal) = refusal.or_else(|| assigned.err().map(too_many_connections)) {
+    if let Some(refusal) = refusal.or_else(|| assignment.err().map(too_many_connections)) {
         return refusal_response(refusal, guard.challenge(request.uri().path(), request.headers()));
     }
-    if let Some(proved) = &proved {
-        request.extensions_mut().insert(proved.principal());
+    if let Some(sender) = &sender {
+        request.extensions_mut().insert(sender.principal());
     }
-    if let Some(membership) = guard.membership(request.uri().path(), proved.as_ref()) {
+    if let Some(membership) = guard.membership(request.uri().path(), sender.as_ref()) {
         request.extensions_mut().insert(membership);
     }
-    match proved {
-        Some(ProvedSender::Member(proved)) => {
+    match sender {
+        Some(ProvedSender::Member(sender)) => {
             let challenge = guard.challenge(request.uri().path(), request.headers());
             if let Some(uri) = for_all_tenants(request.uri()) {
                 *request.uri_mut() = uri;
             }
-            until_the_token_ends(proved, guard.token_ended(), challenge, next.run(request)).await
+            until_the_token_ends(sender, guard.token_ended_refusal(), challenge, next.run(request)).await
         }
         _ => next.run(request).await,
     }
@@ -434,22 +440,22 @@ fn for_all_tenants(uri: &Uri) -> Option<Uri> {
 /// The answer to a request of a member, or `refusal` as soon as the member's token has ended. A stream of events ends
 /// when the token ends.
 async fn until_the_token_ends(
-    proved: ProvedToken,
+    token: ProvedToken,
     refusal: ApiError,
     challenge: HeaderValue,
     answer: impl Future<Output = Response>,
 ) -> Response {
     let response = tokio::select! {
         response = answer => response,
-        () = proved.ended() => return refusal_response(refusal, challenge),
+        () = token.ended() => return refusal_response(refusal, challenge),
     };
     let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENT_STREAM));
     if !is_stream {
         return response;
     }
     response.map(|body| {
-        let ended = async move { proved.ended().await };
-        Body::from_stream(body.into_data_stream().take_until(Box::pin(ended)))
+        let token_end = async move { token.ended().await };
+        Body::from_stream(body.into_data_stream().take_until(Box::pin(token_end)))
     })
 }
 
@@ -483,7 +489,7 @@ mod tests {
         }
         let uri: Uri = uri.parse().unwrap();
         let is_known = guard.local_sender(uri.path(), &all).is_some();
-        let refusal = guard.misuse(&uri, &all, is_known).or_else(|| guard.missing_proof(&uri, is_known));
+        let refusal = guard.misuse_refusal(&uri, &all, is_known).or_else(|| guard.no_token_refusal(&uri, is_known));
         refusal.map_or(200, |refusal| refusal.status().as_u16())
     }
 

@@ -136,11 +136,11 @@ impl Replicas {
     /// cancelling `leaving`, the caller must have ended the worlds of those homes.
     pub(crate) async fn run(self: Arc<Self>, end_worlds: EndWorlds, leaving: CancellationToken) {
         while !leaving.is_cancelled() {
-            let joined = tokio::select! {
-                joined = self.join() => joined,
+            let new_term = tokio::select! {
+                new_term = self.join() => new_term,
                 () = leaving.cancelled() => return,
             };
-            let Some(term) = joined else { continue };
+            let Some(term) = new_term else { continue };
             self.term.send_replace(Some(Arc::clone(&term)));
             tokio::select! {
                 () = self.write_heartbeats(&term) => {}
@@ -217,9 +217,13 @@ impl Replicas {
             Ok(heartbeats) => heartbeats,
             Err(error) => return tracing::debug!("this replica cannot read the heartbeats of the others: {error}"),
         };
-        for silent in term.update_siblings(&heartbeats, &known_before, &self.identity, self.options.heartbeat_timeout) {
-            match self.options.heartbeats.remove_silent(&silent).await {
-                Ok(true) => tracing::warn!("removed the replica at {}: its heartbeat is late", silent.replica.address),
+        for late_heartbeat in
+            term.update_siblings(&heartbeats, &known_before, &self.identity, self.options.heartbeat_timeout)
+        {
+            match self.options.heartbeats.remove_silent(&late_heartbeat).await {
+                Ok(true) => {
+                    tracing::warn!("removed the replica at {}: its heartbeat is late", late_heartbeat.replica.address)
+                }
                 Ok(false) => {}
                 Err(error) => tracing::warn!("a replica whose heartbeat is late could not be removed: {error}"),
             }
@@ -228,14 +232,14 @@ impl Replicas {
 
     /// Removes the row of this replica, so that its siblings may become the homes of its tenants at once.
     async fn leave(&self, term: &Term) {
-        let failed = match timeout(LEAVE_TIMEOUT, self.options.heartbeats.leave_replicas(&term.id)).await {
+        let failure = match timeout(LEAVE_TIMEOUT, self.options.heartbeats.leave_replicas(&term.id)).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("the database did not answer within {} s", LEAVE_TIMEOUT.as_secs()),
         };
         tracing::warn!(
             "this replica could not tell the others that it has ended; they take over its tenants after \
-             heartbeat_timeout: {failed}"
+             heartbeat_timeout: {failure}"
         );
     }
 
@@ -307,11 +311,11 @@ impl Replicas {
             return RouteOutcome::ServeHere(request);
         }
         let deadline = Instant::now() + self.options.takeover_timeout;
-        let routed = match request.extensions().get::<FromSibling>() {
+        let outcome = match request.extensions().get::<FromSibling>() {
             Some(FromSibling) => self.accept_forwarded(tenant, request).await,
             None => self.forward(tenant, request, deadline).await,
         };
-        routed.unwrap_or_else(|refused| RouteOutcome::Answered(refused.into_response()))
+        outcome.unwrap_or_else(|error| RouteOutcome::Answered(error.into_response()))
     }
 
     /// Takes a request that a sibling has forwarded. If this replica is not the home, the answer says so, and the
@@ -337,7 +341,7 @@ impl Replicas {
                     return Ok(RouteOutcome::ServeHere(Request::from_parts(head, Body::from(body))));
                 }
                 Ok(Home::Sibling(sibling)) => sibling,
-                Err(refused) if Instant::now() >= deadline => return Err(refused),
+                Err(error) if Instant::now() >= deadline => return Err(error),
                 Err(_) => {
                     sleep(RETRY_PAUSE).await;
                     continue;

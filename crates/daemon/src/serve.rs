@@ -73,19 +73,19 @@ const MAX_SESSION_WORLDS: usize = 32;
 /// How long a connection without a valid token may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a connection that has shown a valid token may take to send the head of the next request. It is longer than
-/// most clients keep an idle connection.
+/// How long a connection that has shown a valid token may take to send the head of the next request. Most clients close
+/// an idle connection sooner.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The backlog of a listening socket: how many connections may wait until the daemon accepts them. The system drops
 /// further connections, and their clients try again after 1 s.
 const BACKLOG: u32 = 4_096;
 
-/// The pause after a failed accept, which is most likely caused by a lack of file descriptors.
+/// The pause after the system could not accept a connection, most likely because file descriptors had run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Decides whether to serve the process at the other end of a connection, and returns the connection if so. The
-/// function must return in a bounded time.
+/// Decides whether to serve the process at the other end of a connection. Returns the connection to serve it, or `None`
+/// to close the connection. The future must be ready in a bounded time.
 pub type Admit = Arc<dyn Fn(UnixStream) -> BoxFuture<'static, Option<UnixStream>> + Send + Sync>;
 
 /// The address of a daemon, and its limits.
@@ -98,7 +98,7 @@ pub struct Options {
     /// The certificate with which the daemon speaks TLS at [`Self::listen`]. Without a certificate, it speaks plain
     /// HTTP.
     pub tls: Option<Tls>,
-    /// With this, the daemon is one of several replicas that serve its team.
+    /// Makes the daemon one of several replicas that serve its team. `None` for a daemon that serves alone.
     pub replica: Option<ReplicaOptions>,
     /// Names that requests may have in `Host`, besides the loopback names; each with its port, unless that is the
     /// default port. Pages at these names may send requests as well: with [`Self::tls`], only pages with the scheme
@@ -220,8 +220,8 @@ pub enum StartError {
     NoIdentity(#[from] NoIdentity),
 }
 
-/// A daemon that listens. Dropping it before [`Self::run`] only stops listening; the caller has to shut down the host,
-/// which the caller has made.
+/// A daemon that listens. Dropping it before [`Self::run`] only stops listening: the caller, who made the host, has to
+/// shut the host down.
 pub struct Daemon {
     listener: TcpListener,
     address: SocketAddr,
@@ -284,7 +284,7 @@ impl Daemon {
             (Some(team), Some(replica)) => Some(team.replica(replica, &ending)?),
             _ => None,
         };
-        // Nothing below fails: this starts the servers.
+        // Nothing below fails, so servers may start now.
         let base = None;
         let world = World::start(parts, base, &tasks, ending, daemon_began).await;
         let team_url = team.as_ref().map(|team| team.door.url().clone());
@@ -303,7 +303,7 @@ impl Daemon {
             tenant_members: None,
             sessions: sessions.clone(),
         };
-        let router = own_router(extensions, team.as_ref().map(|team| Arc::clone(&team.authority)));
+        let router = daemon_router(extensions, team.as_ref().map(|team| Arc::clone(&team.authority)));
         let ServeParts { router, guard, replica, tenants } = match team {
             Some(team) => {
                 team.serve(router, guard, &TeamDaemon { settings: &settings, world: &world, tasks: &tasks }, replica)
@@ -312,7 +312,7 @@ impl Daemon {
         };
         // The first layer is the outermost.
         let outer_layers = ServiceBuilder::new()
-            .layer(middleware::from_fn(unread::read))
+            .layer(middleware::from_fn(unread::read_rest))
             .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check))
             .layer(middleware::map_response(streams::disable_buffering));
         let router = with_layer(with_layer(router, CatchPanicLayer::new()), outer_layers);
@@ -414,16 +414,16 @@ impl Daemon {
         let routers = connections::Routers { router, ending_router: (!drain.is_zero()).then(api::ending_router) };
         let clients = connections::serve(listener, acceptor, routers, bounds, ending.clone());
         let mut serving = pin!(async { tokio::join!(clients, siblings) });
-        let ended = tokio::select! {
+        let has_ended = tokio::select! {
             _ = &mut serving => true,
             () = until => false,
         };
         world.draining.cancel();
-        let ended = ended || (!drain.is_zero() && timeout(drain, &mut serving).await.is_ok());
+        let has_ended = has_ended || (!drain.is_zero() && timeout(drain, &mut serving).await.is_ok());
         ending.cancel();
         // The connections end only when this function drops `serving`, because the gateway still reports abandoned
         // calls to its clients on them.
-        if !ended && timeout(grace, &mut serving).await.is_err() {
+        if !has_ended && timeout(grace, &mut serving).await.is_err() {
             tracing::warn!("gave up calls that were still in flight after {} s", grace.as_secs_f64());
         }
         gateway.shutdown().await;
@@ -466,8 +466,8 @@ fn base_url(address: SocketAddr, tls: Option<&Tls>, hosts: &[String]) -> String 
     }
 }
 
-/// The routes of every world. All worlds share one router, because there may be one world for each member of a team.
-/// What differs between worlds is in the extensions of a request, where [`RouteExtensions`] puts it.
+/// The routes of every world. All worlds share one router, to save memory: there may be a world for each member of a
+/// team. [`RouteExtensions`] puts the data of the world into the extensions of each request.
 static ROUTES: LazyLock<Router> = LazyLock::new(|| {
     let layers = ServiceBuilder::new()
         .layer(DefaultBodyLimit::max(api::MAX_BODY_BYTES))
@@ -476,16 +476,16 @@ static ROUTES: LazyLock<Router> = LazyLock::new(|| {
 });
 
 /// The routes of the daemon's own world: the control API, the MCP endpoint and the dashboard.
-fn own_router(extensions: RouteExtensions, authority: Option<Arc<Authority>>) -> Router {
+fn daemon_router(extensions: RouteExtensions, authority: Option<Arc<Authority>>) -> Router {
     let pages = dashboard::router().layer(middleware::from_fn(wait_until_applied));
-    let with_services = middleware::map_request(move |mut request: Request| {
+    let add_extensions = middleware::map_request(move |mut request: Request| {
         extensions.add_to(request.extensions_mut());
         if let Some(authority) = &authority {
             request.extensions_mut().insert(Arc::clone(authority));
         }
         ready(request)
     });
-    with_layer(ROUTES.clone().merge(pages), with_services)
+    with_layer(ROUTES.clone().merge(pages), add_extensions)
 }
 
 /// Puts `layer` around the whole of `router`. [`Router::layer`] would put it around each route, and a request copies

@@ -58,8 +58,8 @@ impl Tls {
     /// [`TlsError`] when they cannot be used.
     pub fn new(certificate: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let provider = provider();
-        let first = certified_key(certificate, key, &provider)?;
-        let certificate = Arc::new(CurrentCertificate(ArcSwap::from_pointee(first)));
+        let first_key = certified_key(certificate, key, &provider)?;
+        let certificate = Arc::new(CurrentCertificate(ArcSwap::from_pointee(first_key)));
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(TlsError::Unfit)?.with_no_client_auth();
         let mut config = config.with_cert_resolver(Arc::<CurrentCertificate>::clone(&certificate));
@@ -73,12 +73,12 @@ impl Tls {
     /// # Errors
     /// [`TlsError`] when they cannot be used; nothing changes then.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<bool, TlsError> {
-        let new = certified_key(certificate, key, &provider())?;
-        let differs = new.cert != self.certificate.0.load().cert;
-        if differs {
-            self.certificate.0.store(Arc::new(new));
+        let new_key = certified_key(certificate, key, &provider())?;
+        let is_different = new_key.cert != self.certificate.0.load().cert;
+        if is_different {
+            self.certificate.0.store(Arc::new(new_key));
         }
-        Ok(differs)
+        Ok(is_different)
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
@@ -86,9 +86,10 @@ impl Tls {
     }
 }
 
+/// The cryptography that this process has chosen for TLS, or aws-lc.
 fn provider() -> Arc<CryptoProvider> {
-    let chosen = CryptoProvider::get_default().cloned();
-    chosen.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()))
+    let installed = CryptoProvider::get_default().cloned();
+    installed.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()))
 }
 
 fn certified_key(certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {

@@ -24,15 +24,15 @@ use http::{
 };
 use tokio::{sync::oneshot, time::timeout};
 
-/// The maximum number of bytes of the rest that are read. A client that sends more has to reconnect.
-const MAX_BYTES: usize = 64 * 1024;
+/// The maximum number of bytes of the rest that the daemon reads. A client that sends more has to reconnect.
+const MAX_REST_BYTES: usize = 64 * 1024;
 
 /// How long reading the rest may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reads the rest of each request's body before it passes on the answer. If the rest is too long or too late, the
 /// answer says that the connection closes.
-pub(crate) async fn read(request: Request, next: Next) -> Response {
+pub(crate) async fn read_rest(request: Request, next: Next) -> Response {
     // A client with `Expect: 100-continue` sends no body unless a handler reads it.
     if request.version() > Version::HTTP_11 || request.body().is_end_stream() || request.headers().contains_key(EXPECT)
     {
@@ -52,13 +52,13 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
     response
 }
 
-/// Whether the body ends within [`MAX_BYTES`].
+/// Whether the rest of the body ends within [`MAX_REST_BYTES`].
 async fn ends_within_bound(mut rest: BodyDataStream) -> bool {
     let mut bytes = 0;
     while let Some(piece) = rest.next().await {
         let Ok(piece) = piece else { return false };
         bytes += piece.len();
-        if bytes > MAX_BYTES {
+        if bytes > MAX_REST_BYTES {
             return false;
         }
     }
@@ -132,8 +132,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_connection_stays_when_the_rest_of_a_body_is_short_and_in_time() {
-        assert!(!closes("/ignored", |_| {}, Body::from("x".repeat(MAX_BYTES))).await);
-        assert!(!closes("/read", |_| {}, Body::from("x".repeat(2 * MAX_BYTES))).await, "the handler read all of it");
+        assert!(!closes("/ignored", |_| {}, Body::from("x".repeat(MAX_REST_BYTES))).await);
+        assert!(
+            !closes("/read", |_| {}, Body::from("x".repeat(2 * MAX_REST_BYTES))).await,
+            "the handler read all of it"
+        );
         assert!(!closes("/ignored", |_| {}, Body::empty()).await);
         let (pieces, body) = arriving();
         for _ in 0..4 {
@@ -145,7 +148,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_connection_closes_when_the_rest_is_too_long_too_late_or_broken() {
-        assert!(closes("/ignored", |_| {}, Body::from("x".repeat(MAX_BYTES + 1))).await);
+        assert!(closes("/ignored", |_| {}, Body::from("x".repeat(MAX_REST_BYTES + 1))).await);
         let (pieces, body) = arriving();
         pieces.unbounded_send(Ok(Bytes::from_static(b"the rest never comes"))).unwrap();
         assert!(closes("/ignored", |_| {}, body).await);
@@ -157,7 +160,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_body_is_read_for_http_2_or_for_a_client_that_expects_100_continue() {
-        let long = || Body::from("x".repeat(MAX_BYTES + 1));
+        let long = || Body::from("x".repeat(MAX_REST_BYTES + 1));
         assert!(!closes("/ignored", |request| *request.version_mut() = Version::HTTP_2, long()).await);
         let expects = |request: &mut Request| {
             request.headers_mut().insert(EXPECT, HeaderValue::from_static("100-continue"));

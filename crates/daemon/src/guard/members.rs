@@ -1,4 +1,4 @@
-//! Proves which member of a team sends a request: by a token, or by the session cookie of a browser.
+//! Finds the member of a team who sends a request, by a token or by the session cookie of a browser.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use url::Url;
 use super::{BUSY_RETRY_AFTER, bearer, is_protected, too_many};
 use crate::{error::ApiError, membership::Membership};
 
-/// Checks the proofs of a team's members: tokens and session cookies.
+/// Checks the tokens and session cookies of a team's members.
 pub(crate) struct Members {
     authority: Arc<Authority>,
     /// The sign-in of the team, which sets the session cookies.
@@ -27,8 +27,8 @@ impl Members {
         self.door.url()
     }
 
-    /// Returns the member of the team who sends a request. `may_ask_store` says whether this may look up the token in
-    /// the store, which must not be kept busy with guessed tokens.
+    /// Returns the member of the team who sends a request. `may_ask_store` limits how often this looks up a token in
+    /// the store, so that guessed tokens do not keep the store busy.
     ///
     /// # Errors
     /// When the store fails, and when the proof is not valid for this request.

@@ -42,13 +42,13 @@ pub(super) type RequestSender = SendRequest<Full<Bytes>>;
 /// An attempt to open a connection, whose outcome several requests can await. `None` if it failed.
 type ConnectionAttempt = Shared<BoxFuture<'static, Option<RequestSender>>>;
 
-/// Opens the connection to one sibling, and opens a new one after that has ended.
+/// Opens the connection to one sibling, and a new one when that connection has ended.
 pub(super) struct Connector {
     address: String,
     /// `None` if this replica cannot use the key of the sibling. Then it never connects.
     tls: Option<TlsConnector>,
-    /// The latest attempt to open a connection. The sender is only a cell: no task waits for a change. Unlike a
-    /// `Mutex`, it lets the value be changed only in a closure, so that no lock is held across an await.
+    /// The latest attempt to open a connection. The watch channel serves as a lock: no task waits for a change. Unlike
+    /// a `Mutex`, it changes its value only in a closure, so that no lock is held across an await.
     last_attempt: watch::Sender<Option<ConnectionAttempt>>,
     /// Cancelled when the sibling is gone: ends the connection.
     gone: CancellationToken,

@@ -41,13 +41,13 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 pub(super) struct Sibling {
     replica: Replica,
     connector: Connector,
-    /// The sibling's last heartbeat. Only a cell: no task waits for a change.
+    /// The sibling's last heartbeat. The watch channel serves as a lock: no task waits for a change.
     last_heartbeat: watch::Sender<SeenHeartbeat>,
     /// Cancelled when the sibling's row has gone from the database.
     gone: CancellationToken,
 }
 
-/// A heartbeat of a sibling.
+/// A heartbeat of a sibling, as this replica saw it.
 struct SeenHeartbeat {
     number: i64,
     /// When this replica first saw a heartbeat of this number.
@@ -85,10 +85,10 @@ impl Sibling {
     /// Records the `number` of the sibling's last heartbeat, as it was read now. Returns when this replica first saw
     /// that number.
     pub(super) fn record_heartbeat(&self, number: i64) -> Instant {
-        self.last_heartbeat.send_if_modified(|last| {
-            let is_new = last.number != number;
+        self.last_heartbeat.send_if_modified(|last_heartbeat| {
+            let is_new = last_heartbeat.number != number;
             if is_new {
-                *last = SeenHeartbeat { number, first_seen: Instant::now() };
+                *last_heartbeat = SeenHeartbeat { number, first_seen: Instant::now() };
             }
             is_new
         });
@@ -150,7 +150,7 @@ impl Sibling {
             // The default is never cancelled.
             end: end.cloned().unwrap_or_default(),
         };
-        let pieces = stream::unfold(body, async |mut body| Some((body.next().await?, body)));
+        let pieces = stream::unfold(body, async |mut body| Some((body.next_piece().await?, body)));
         let mut answer = Response::new(Body::from_stream(pieces));
         (*answer.status_mut(), *answer.headers_mut()) = (status, headers);
         answer
@@ -165,6 +165,7 @@ struct ForwardedBody {
     is_sized: bool,
     /// The piece that is held back.
     held_back: Option<Bytes>,
+    /// The body as the sibling sends it.
     received: BodyDataStream<Incoming>,
     /// Cancelled when the sibling is gone: the body then ends with an error.
     gone: CancellationToken,
@@ -174,9 +175,9 @@ struct ForwardedBody {
 
 impl ForwardedBody {
     /// The next piece for the client. `None` at the end.
-    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+    async fn next_piece(&mut self) -> Option<io::Result<Bytes>> {
         loop {
-            match self.receive().await {
+            match self.receive_piece().await {
                 Some(Ok(piece)) if self.is_sized => {
                     if let Some(previous) = self.held_back.replace(piece) {
                         return Some(Ok(previous));
@@ -189,7 +190,7 @@ impl ForwardedBody {
     }
 
     /// The next piece from the sibling. `None` at the end.
-    async fn receive(&mut self) -> Option<io::Result<Bytes>> {
+    async fn receive_piece(&mut self) -> Option<io::Result<Bytes>> {
         tokio::select! {
             piece = self.received.next() => piece.map(|piece| piece.map_err(io::Error::other)),
             () = self.gone.cancelled() => Some(Err(io::Error::other("the replica that answers is gone"))),

@@ -101,10 +101,10 @@ async fn serve_connection(
 ) {
     // Without this, Nagle's algorithm delays small answers.
     let _ = stream.set_nodelay(true);
-    let accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
+    let handshake = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-    let stream = match accepted {
+    let stream = match handshake {
         Ok(stream) => stream,
         Err(error) => return tracing::debug!("the TLS handshake of a connection failed: {error}"),
     };
@@ -130,16 +130,16 @@ async fn serve_connection(
         .max_local_error_reset_streams(None);
     let service = TowerToHyperService::new(router);
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
+    let result = tokio::select! {
         biased;
-        ended = http.as_mut() => ended,
+        result = http.as_mut() => result,
         () = until_unknown(is_sibling) => return tracing::debug!("ended a connection whose key belongs to no replica"),
         () = ending.cancelled() => {
             http.as_mut().graceful_shutdown();
             http.await
         }
     };
-    if let Err(error) = ended {
+    if let Err(error) = result {
         tracing::debug!("a connection of another replica has ended: {error}");
     }
 }

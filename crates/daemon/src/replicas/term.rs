@@ -76,22 +76,22 @@ impl Term {
         timeout: Duration,
     ) -> Vec<Heartbeat> {
         let mut others = self.others.write();
-        let mut silent = Vec::new();
+        let mut silent_siblings = Vec::new();
         for heartbeat in heartbeats.iter().filter(|heartbeat| heartbeat.replica.id != self.id) {
             if others.sibling(&heartbeat.replica, identity).record_heartbeat(heartbeat.number).elapsed() >= timeout {
-                silent.push(heartbeat.clone());
+                silent_siblings.push(heartbeat.clone());
             }
         }
         let is_gone = |id: &String| known_before.contains(id) && !heartbeats.iter().any(|last| last.replica.id == *id);
-        for (_, gone) in others.siblings.extract_if(.., |id, _| is_gone(id)) {
-            gone.give_up();
+        for (_, gone_sibling) in others.siblings.extract_if(.., |id, _| is_gone(id)) {
+            gone_sibling.give_up();
         }
         let OtherReplicas { siblings, homes } = &mut *others;
         homes.retain(|_, home| match home {
             Home::ThisReplica => true,
             Home::Sibling(sibling) => siblings.contains_key(sibling.id()),
         });
-        silent
+        silent_siblings
     }
 
     /// Whether a sibling has this public key.

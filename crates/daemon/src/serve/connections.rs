@@ -242,7 +242,7 @@ async fn serve_http(
         }
     };
     if let Err(error) = result {
-        tracing::debug!("a connection has result: {error}");
+        tracing::debug!("a connection has ended: {error}");
     }
 }
 

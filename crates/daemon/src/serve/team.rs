@@ -44,8 +44,8 @@ impl fmt::Debug for Team {
 }
 
 impl Team {
-    /// Makes this daemon one of several replicas that serve the team. It has not joined the others yet, and does so
-    /// with [`ThisReplica::join`]. `ending` is cancelled when the daemon begins to end.
+    /// Makes this daemon one of several replicas that serve the team. It joins the others later, with
+    /// [`ThisReplica::join`]. `ending` is cancelled when the daemon begins to end.
     ///
     /// # Errors
     /// [`NoIdentity`] when the replica cannot make its key, or cannot use it.
@@ -63,9 +63,9 @@ impl Team {
     }
 
     /// Extends `router` for the team: sends the requests of members to the worlds of their tenants, and adds the front
-    /// door (the sign-in of members). With a `replica`, which [`Self::replica`] has made, it forwards a request to the
-    /// replica that serves its tenant (the tenant's home). Starts the tasks that watch tokens and removals in the task
-    /// tracker of `daemon`.
+    /// door (the sign-in of members). With a `replica`, from [`Self::replica`], forwards each request to the replica
+    /// that serves its tenant (the tenant's home). Starts the tasks that watch tokens and removals in the task tracker
+    /// of `daemon`.
     pub(super) fn serve(
         self,
         router: Router,
@@ -137,8 +137,8 @@ impl ThisReplica {
 }
 
 impl HeartbeatTask {
-    /// Gives up all tenants whose home this replica is, and returns when that is done or has failed. The caller must
-    /// have ended the worlds of those tenants.
+    /// Gives up all tenants that this replica serves, and returns when that is done or has failed. The caller must have
+    /// ended the worlds of those tenants.
     pub(super) async fn leave(mut self) {
         drop(self.leaving);
         // The task has no result, and a panic in it is in the log.
