@@ -1,5 +1,5 @@
-//! The control API: `/api/v1`, and the addresses for programs that monitor daemons. The OpenAPI file is made from the
-//! functions here.
+//! The control API: `/api/v1`, and the addresses for programs that monitor daemons. Its OpenAPI description is
+//! generated from the functions in the modules below.
 
 mod access;
 mod agents;
@@ -58,11 +58,12 @@ use crate::{error::ApiError, rights::Right, routes::Routes, tenant_members::Answ
 /// The maximum size of the body of a request, in bytes.
 pub(crate) const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// The world (a host with its configuration, questions and events) that answers. Each request has it in its extensions.
-type State = Extension<Arc<World>>;
+/// The world (a host with its configuration, questions and events) that answers a request, from the extensions of the
+/// request.
+type WorldExtension = Extension<Arc<World>>;
 
-/// The result of every handler.
-type Answer<T> = Result<Json<T>, ApiError>;
+/// The result of a handler that answers with JSON.
+type JsonResult<T> = Result<Json<T>, ApiError>;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -249,7 +250,7 @@ pub(crate) fn router() -> Router {
     API.router
         .clone()
         // Covers only the routes above: the answers below contain no data of a world.
-        .layer(from_fn(concealed::answer))
+        .layer(from_fn(concealed::conceal_answer))
         .route("/openapi.json", get(document))
         .fallback(async || ApiError::no_route())
         .method_not_allowed_fallback(async || {
@@ -326,9 +327,9 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for SentBy {
         let world = parts.extensions.get::<Arc<World>>().ok_or_else(|| ApiError::internal("no world answers here"))?;
         let principal = parts.extensions.get::<Principal>().cloned().ok_or_else(ApiError::no_principal)?;
         let caller = world.questions.caller(principal, Way::Daemon);
-        Ok(Self(match parts.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()) {
-            Some(agent) if agent.starts_with("Mozilla/") => caller.with_client("a browser"),
-            Some(agent) => caller.with_client(agent),
+        Ok(Self(match parts.headers.get(USER_AGENT).and_then(|user_agent| user_agent.to_str().ok()) {
+            Some(user_agent) if user_agent.starts_with("Mozilla/") => caller.with_client("a browser"),
+            Some(user_agent) => caller.with_client(user_agent),
             None => caller,
         }))
     }

@@ -8,7 +8,7 @@ use toolrack_store::{GrantFilter, NewToken, Purpose, TeamToken, TokenFilter};
 use toolrack_team::Secret;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, SentBy, no_content};
+use super::{ApiError, Body, JsonResult, Path, SentBy, no_content};
 use crate::{
     membership::{Membership, MembershipResult, identity_of},
     shown::{
@@ -20,10 +20,10 @@ use crate::{
 /// The maximum number of personal tokens that a member can make with this API.
 const MAX_TOKENS: usize = 50;
 /// The maximum length of a label, in bytes.
-const MAX_LABEL: usize = 128;
-/// How long a token lasts if the request does not say. In days.
+const MAX_LABEL_BYTES: usize = 128;
+/// How long a token lasts if the request does not say, in days.
 const DEFAULT_DAYS: u32 = 90;
-/// The longest time that a token lasts. In days.
+/// The maximum time that a token lasts, in days.
 const MAX_DAYS: u32 = 365;
 
 /// The personal tokens of a member, and the browsers that they are signed in with.
@@ -66,7 +66,7 @@ pub(super) struct MadeToken {
 /// The caller's own personal tokens, and the browsers that they are signed in with.
 #[utoipa::path(get, path = "/api/v1/me/tokens", tag = "me",
     responses((status = 200, body = MemberTokens), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn list(membership: MembershipResult) -> Answer<MemberTokens> {
+pub(super) async fn list(membership: MembershipResult) -> JsonResult<MemberTokens> {
     let membership = membership?;
     tokens_of(&membership, membership.member()).await
 }
@@ -80,16 +80,16 @@ pub(super) async fn make(
     membership: MembershipResult,
     SentBy(caller): SentBy,
     Body(request): Body<WantedToken>,
-) -> Answer<MadeToken> {
+) -> JsonResult<MadeToken> {
     let membership = membership?;
     let ends_at = token_end(&request, &membership.token, Utc::now())?;
     let label = request.label.trim();
-    if label.len() > MAX_LABEL || text::for_line(label) != label {
-        let message = format!("a label is one line of at most {MAX_LABEL} bytes");
+    if label.len() > MAX_LABEL_BYTES || text::for_line(label) != label {
+        let message = format!("a label is one line of at most {MAX_LABEL_BYTES} bytes");
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_LABEL", message));
     }
-    let existing = membership.store.team_tokens(TokenFilter::Of(membership.identity())).await?;
-    if existing.iter().filter(|token| token.purpose == Purpose::Personal).count() >= MAX_TOKENS {
+    let existing_tokens = membership.store.team_tokens(TokenFilter::Of(membership.identity())).await?;
+    if existing_tokens.iter().filter(|token| token.purpose == Purpose::Personal).count() >= MAX_TOKENS {
         let message = format!("you have {MAX_TOKENS} personal tokens already");
         return Err(ApiError::new(StatusCode::CONFLICT, "TOO_MANY_TOKENS", message).hint("revoke one first"));
     }
@@ -153,11 +153,11 @@ pub(super) async fn sign_out(membership: MembershipResult, SentBy(caller): SentB
     let membership = membership?;
     let tokens = membership.store.team_tokens(TokenFilter::Of(membership.identity())).await?;
     // End the session of this request last, so that after a failure the caller can still try again.
-    let (own, others): (Vec<_>, Vec<_>) = tokens
+    let (current_session, other_sessions): (Vec<_>, Vec<_>) = tokens
         .into_iter()
         .filter(|token| token.purpose == Purpose::Browser)
         .partition(|token| token.id == membership.token.id);
-    for token in others.iter().chain(&own) {
+    for token in other_sessions.iter().chain(&current_session) {
         membership.store.revoke_tokens(TokenFilter::Id(&token.id), &caller).await?;
     }
     Ok(no_content())
@@ -166,7 +166,7 @@ pub(super) async fn sign_out(membership: MembershipResult, SentBy(caller): SentB
 /// The clients that act in the caller's own name.
 #[utoipa::path(get, path = "/api/v1/me/clients", tag = "me",
     responses((status = 200, body = MemberClients), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn clients(membership: MembershipResult) -> Answer<MemberClients> {
+pub(super) async fn clients(membership: MembershipResult) -> JsonResult<MemberClients> {
     let membership = membership?;
     clients_of(&membership, membership.member()).await
 }
@@ -184,12 +184,13 @@ pub(super) async fn end_client(
 }
 
 /// The tokens and sessions of `member`. The tokens of clients are not included: see [`clients_of`].
-pub(super) async fn tokens_of(membership: &Membership, member: &Principal) -> Answer<MemberTokens> {
+pub(super) async fn tokens_of(membership: &Membership, member: &Principal) -> JsonResult<MemberTokens> {
     let tokens = membership.store.team_tokens(TokenFilter::Of(identity_of(member))).await?.into_iter();
     let tokens = tokens.filter(|token| token.purpose != Purpose::Access);
     Ok(Json(MemberTokens { tokens: tokens.map(|token| OwnToken::of(&token, &membership.token.id)).collect() }))
 }
 
+/// Revokes a token of `member`, or ends one of their browser sessions.
 pub(super) async fn revoke_token_of(
     membership: &Membership,
     member: &Principal,
@@ -198,20 +199,22 @@ pub(super) async fn revoke_token_of(
 ) -> Result<Response, ApiError> {
     let no_token_error = || ApiError::not_found("the member has no such token");
     let tokens = membership.store.team_tokens(TokenFilter::Of(identity_of(member))).await?;
-    let found =
+    let token =
         tokens.iter().find(|token| token.id == id && token.purpose != Purpose::Access).ok_or_else(no_token_error)?;
-    match membership.store.revoke_tokens(TokenFilter::Id(&found.id), caller).await? {
+    match membership.store.revoke_tokens(TokenFilter::Id(&token.id), caller).await? {
         // Another request has revoked it meanwhile.
         0 => Err(no_token_error()),
         _ => Ok(no_content()),
     }
 }
 
-pub(super) async fn clients_of(membership: &Membership, member: &Principal) -> Answer<MemberClients> {
+/// The clients that act in the name of `member`.
+pub(super) async fn clients_of(membership: &Membership, member: &Principal) -> JsonResult<MemberClients> {
     let grants = membership.store.grants(GrantFilter::Of(identity_of(member))).await?;
     Ok(Json(MemberClients { clients: grants.into_iter().map(Client::from).collect() }))
 }
 
+/// Withdraws the permission of `member` for a client.
 pub(super) async fn end_client_of(
     membership: &Membership,
     member: &Principal,
@@ -221,8 +224,8 @@ pub(super) async fn end_client_of(
     let no_client_error = || ApiError::not_found("no such client acts in the name of the member");
     let grants = membership.store.grants(GrantFilter::Of(identity_of(member))).await?;
     // The id of a grant is the family of its tokens.
-    let found = grants.iter().find(|grant| grant.family == id).ok_or_else(no_client_error)?;
-    match membership.store.end_grant(&found.family, caller).await? {
+    let grant = grants.iter().find(|grant| grant.family == id).ok_or_else(no_client_error)?;
+    match membership.store.end_grant(&grant.family, caller).await? {
         true => Ok(no_content()),
         // Another request has ended the grant meanwhile.
         false => Err(no_client_error()),

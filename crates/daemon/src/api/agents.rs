@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Path, no_content};
+use super::{ApiError, JsonResult, Path, no_content};
 use crate::{
     agents::{Agents, base_path, endpoint, unknown_agent},
     world::World,
@@ -59,7 +59,7 @@ fn require_agents(agents: &Weak<Agents>) -> Result<Arc<Agents>, ApiError> {
 /// All agents that are configured.
 #[utoipa::path(get, path = "/api/v1/agents", tag = "agents",
     responses((status = 200, body = List), (status = 404, body = ApiError)))]
-pub(super) async fn list(Extension(agents): AgentsExtension) -> Answer<List> {
+pub(super) async fn list(Extension(agents): AgentsExtension) -> JsonResult<List> {
     let agents = require_agents(&agents)?.list().into_iter().map(|(id, running)| AgentView {
         api: base_path(&id) + "/api/v1",
         mcp: endpoint(&id),
@@ -72,7 +72,7 @@ pub(super) async fn list(Extension(agents): AgentsExtension) -> Answer<List> {
 /// The token that opens the MCP endpoint of an agent, and nothing else.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/token", tag = "agents", params(("agent" = String, Path)),
     responses((status = 200, body = AgentToken), (status = 404, body = ApiError), (status = 500, body = ApiError)))]
-pub(super) async fn token(Extension(agents): AgentsExtension, Path(agent): Path<String>) -> Answer<AgentToken> {
+pub(super) async fn token(Extension(agents): AgentsExtension, Path(agent): Path<String>) -> JsonResult<AgentToken> {
     let token = require_agents(&agents)?
         .token(&agent)
         .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "NO_RANDOM", error.to_string()))?;

@@ -8,7 +8,7 @@ use toolrack_host::{Caller, Host, Principal, SessionAnswer};
 use toolrack_store::{OwnerFilter, StandingAnswer};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Query, SentBy, State};
+use super::{ApiError, JsonResult, Query, SentBy, WorldExtension};
 use crate::{
     rights::Right,
     shown::answers::{ForgottenAnswers, ShownAnswer},
@@ -32,22 +32,22 @@ pub(super) struct AnswersQuery {
     tool: Option<String>,
 }
 
-/// Whose answers a caller sees and takes back: all answers if the caller operates the servers, and only the
-/// caller's own if not. To see answers, [`Store::answers`](toolrack_store::Store::answers) adds those that cover the
-/// calls of all members.
+/// Whose answers a caller sees and takes back: all answers if the caller operates the servers, and only the caller's
+/// own if not. [`Store::answers`](toolrack_store::Store::answers), which reads answers, adds those that cover the calls
+/// of all members.
 fn owner_filter(caller: &Caller) -> OwnerFilter<'_> {
     if Right::Operate.is_held_by(caller.principal()) { OwnerFilter::All } else { OwnerFilter::Of(caller.principal()) }
 }
 
-/// The hosts that remember the answers until the daemon ends: that of this world, and those of the sessions of its user,
-/// which have worlds of their own for the servers that run once for each session.
+/// The hosts that remember the answers until the daemon ends: that of this world, and those of the sessions of its
+/// user, which have worlds of their own for the servers that run once for each session.
 fn remembering_hosts(world: &World) -> Vec<Host> {
-    let session_worlds = world.session_worlds.get().map(|running| running()).unwrap_or_default();
-    let hosts_of_sessions = session_worlds.iter().map(|session_world| session_world.host.clone());
-    iter::once(world.host.clone()).chain(hosts_of_sessions).collect()
+    let session_worlds = world.session_worlds.get().map(|find_running| find_running()).unwrap_or_default();
+    let session_hosts = session_worlds.iter().map(|session_world| session_world.host.clone());
+    iter::once(world.host.clone()).chain(session_hosts).collect()
 }
 
-/// Whether `caller` sees and takes back this answer, which is valid until the daemon ends.
+/// Whether `caller` may see and take back an answer that is valid until the daemon ends.
 fn may_take_back(answer: &SessionAnswer, caller: &Caller) -> bool {
     let is_same = |principal: &Principal| principal.is_same(caller.principal());
     Right::Operate.is_held_by(caller.principal()) || answer.principal.as_ref().is_some_and(is_same)
@@ -68,7 +68,7 @@ fn may_read(answer: &StandingAnswer, world: &World, principal: &Principal) -> bo
 #[utoipa::path(get, path = "/api/v1/answers", tag = "approvals",
     responses((status = 200, body = StandingAnswers), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<StandingAnswers> {
+pub(super) async fn list(Extension(world): WorldExtension, SentBy(caller): SentBy) -> JsonResult<StandingAnswers> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let mut answers = store.answers(owner_filter(&caller)).await?;
     answers.retain(|answer| may_read(answer, &world, caller.principal()));
@@ -84,10 +84,10 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Ans
     responses((status = 200, body = ForgottenAnswers), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn forget(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Query(query): Query<AnswersQuery>,
-) -> Answer<ForgottenAnswers> {
+) -> JsonResult<ForgottenAnswers> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let forgotten =
         store.forget_answers(query.server.as_deref(), query.tool.as_deref(), owner_filter(&caller), &caller).await?;
@@ -97,6 +97,6 @@ pub(super) async fn forget(
             && may_take_back(answer, &caller)
     };
     let hosts = remembering_hosts(&world);
-    let until_end: usize = hosts.iter().map(|host| host.forget_session_answers(is_selected)).sum();
-    Ok(Json(ForgottenAnswers { forgotten: forgotten + until_end }))
+    let forgotten_in_hosts: usize = hosts.iter().map(|host| host.forget_session_answers(is_selected)).sum();
+    Ok(Json(ForgottenAnswers { forgotten: forgotten + forgotten_in_hosts }))
 }

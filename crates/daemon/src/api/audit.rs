@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use toolrack_store::audit::AuditQuery;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Query, State};
+use super::{ApiError, JsonResult, Query, WorldExtension};
 use crate::shown::audit::Row;
 
 /// The default and the largest number of rows in one answer.
@@ -46,7 +46,7 @@ pub(super) struct Audit {
 /// Rows of the audit log (calls, connections, agreements, answers), the newest first.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(RowsQuery),
     responses((status = 200, body = Audit), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, Query(params): Query<RowsQuery>) -> Answer<Audit> {
+pub(super) async fn list(Extension(world): WorldExtension, Query(params): Query<RowsQuery>) -> JsonResult<Audit> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let since = params.since.as_deref().map(parse_time).transpose()?;
     let limit = params.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use toolrack_host::{Call, Principal, ToolOutcome, TraceContext, mcp::Progress, principal::Kind};
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, Path, SentBy, State, cancel_response, concealed};
+use super::{ApiError, Body, Path, SentBy, WorldExtension, cancel_response, concealed};
 use crate::world::{RunningWork, WorkKind, World};
 
 /// The maximum number of progress reports that wait for a slow reader. Further ones are dropped.
@@ -73,32 +73,32 @@ pub(super) struct ToolResult {
         (status = 409, body = ApiError), (status = 422, body = ApiError), (status = 424, body = ApiError),
         (status = 502, body = ApiError)))]
 pub(super) async fn call(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     headers: HeaderMap,
-    Body(new): Body<NewCall>,
+    Body(request): Body<NewCall>,
 ) -> Result<Response, ApiError> {
-    let name = new.id.as_ref().map(|id| work_name(caller.principal(), id));
-    let running = world.work_in_progress.begin(WorkKind::Call, name)?;
+    let name = request.id.as_ref().map(|id| work_name(caller.principal(), id));
+    let running_call = world.work_in_progress.begin(WorkKind::Call, name)?;
     let trace = TraceContext::from_fields(|name| headers.get(name)?.to_str().ok());
-    if new.approved && caller.principal().kind() != Kind::Person {
+    if request.approved && caller.principal().kind() != Kind::Person {
         let message = "only a person approves a call, and this token is a service's";
         return Err(ApiError::new(StatusCode::FORBIDDEN, "NOT_A_PERSON", message)
             .hint("leave out `approved`: then a user is asked"));
     }
-    let caller = match &new.id {
+    let caller = match &request.id {
         Some(id) => caller.with_request(id.as_str()),
         None => caller,
     };
-    let call = call_from(new).caller(caller).trace(trace);
-    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    if !accept.is_some_and(|accept| accept.contains("text/event-stream")) {
-        return Ok(Json(run(&world, running, call).await?).into_response());
+    let call = call_from(request).caller(caller).trace(trace);
+    let accept_header = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    if !accept_header.is_some_and(|accept_header| accept_header.contains("text/event-stream")) {
+        return Ok(Json(run_call(&world, running_call, call).await?).into_response());
     }
-    let (reports, progress) = mpsc::channel(MAX_PROGRESS);
-    // A slow reader misses reports.
-    let call = call.on_progress(Arc::new(move |progress: Progress| drop(reports.try_send(progress))));
-    Ok(stream_call(world, running, call, progress).into_response())
+    let (progress_sender, progress_reports) = mpsc::channel(MAX_PROGRESS);
+    // When the channel is full, a slow reader misses reports.
+    let call = call.on_progress(Arc::new(move |progress: Progress| drop(progress_sender.try_send(progress))));
+    Ok(stream_call(world, running_call, call, progress_reports).into_response())
 }
 
 /// The name under which a running call or turn is found. It contains the principal, so that two members of a tenant can
@@ -107,12 +107,12 @@ pub(super) fn work_name(principal: &Principal, id: &str) -> String {
     format!("{} {id}", principal.key())
 }
 
-fn call_from(new: NewCall) -> Call {
-    let mut call = Call::from_map(new.tool, new.arguments);
-    if let Some(timeout) = new.timeout_ms {
+fn call_from(request: NewCall) -> Call {
+    let mut call = Call::from_map(request.tool, request.arguments);
+    if let Some(timeout) = request.timeout_ms {
         call = call.timeout(Duration::from_millis(timeout).min(MAX_TIMEOUT));
     }
-    if new.approved {
+    if request.approved {
         call = call.approved();
     }
     call
@@ -121,69 +121,69 @@ fn call_from(new: NewCall) -> Call {
 /// The progress of the call, then its outcome. A reader that stops reading drops the call.
 fn stream_call(
     world: Arc<World>,
-    running: RunningWork,
+    running_call: RunningWork,
     call: Call,
-    progress: mpsc::Receiver<Progress>,
+    progress_reports: mpsc::Receiver<Progress>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let report_world = Arc::clone(&world);
-    let to_event = move |report: Progress| concealed_event(&report_world, "progress", &report);
-    let end = async move {
-        match run(&world, running, call).await {
-            Ok(outcome) => concealed_event(&world, "result", &outcome),
-            Err(error) => concealed_event(&world, "error", &error),
+    let to_event = move |report: Progress| make_concealed_event(&report_world, "progress", &report);
+    let outcome_event = async move {
+        match run_call(&world, running_call, call).await {
+            Ok(outcome) => make_concealed_event(&world, "result", &outcome),
+            Err(error) => make_concealed_event(&world, "error", &error),
         }
     };
-    let events = reports_then_end(progress, to_event, end.boxed());
+    let events = reports_then_last_event(progress_reports, to_event, outcome_event.boxed());
     Sse::new(events.map(Ok)).keep_alive(KeepAlive::default())
 }
 
-/// Streams each report of a call when it comes, and `end` after the last one.
-fn reports_then_end<R, T>(
+/// Streams each report of a call when it comes, and then `last_event`.
+fn reports_then_last_event<R, T>(
     reports: mpsc::Receiver<R>,
     to_event: impl Fn(R) -> T,
-    end: BoxFuture<'static, T>,
+    last_event: BoxFuture<'static, T>,
 ) -> impl Stream<Item = T> {
-    /// `Ended` has the last event, until the reports that came together with it are sent.
+    /// The state of the call. `Ended` has the last event, until the reports that came together with it are sent.
     enum State<T> {
         Running(BoxFuture<'static, T>),
         Ended(Option<T>),
     }
-    stream::unfold((reports, State::Running(end), to_event), async |(mut reports, mut state, to_event)| {
-        if let State::Running(end) = &mut state {
+    stream::unfold((reports, State::Running(last_event), to_event), async |(mut reports, mut state, to_event)| {
+        if let State::Running(last_event) = &mut state {
             let ended = tokio::select! {
                 biased;
                 Some(report) = reports.recv() => Err(report),
-                event = end => Ok(event),
+                event = last_event => Ok(event),
             };
             match ended {
                 Ok(event) => state = State::Ended(Some(event)),
                 Err(report) => return Some((to_event(report), (reports, state, to_event))),
             }
         }
-        let next = match (reports.try_recv(), &mut state) {
+        let next_event = match (reports.try_recv(), &mut state) {
             (Ok(report), _) => Some(to_event(report)),
             (Err(_), State::Ended(event)) => event.take(),
             (Err(_), State::Running(_)) => None,
         };
-        Some((next?, (reports, state, to_event)))
+        Some((next_event?, (reports, state, to_event)))
     })
 }
 
-pub(super) fn event(name: &str, data: &impl Serialize) -> Event {
+pub(super) fn make_event(name: &str, data: &impl Serialize) -> Event {
     // Serialization cannot fail: the data of events has only texts as keys.
     Event::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 
-/// An event in whose texts secrets are hidden.
-fn concealed_event(world: &World, name: &str, data: &impl Serialize) -> Event {
+/// Makes an event, and replaces secrets in its texts by `***`.
+fn make_concealed_event(world: &World, name: &str, data: &impl Serialize) -> Event {
     Event::default().event(name).data(concealed::to_concealed_json(world, data))
 }
 
-/// Runs the call.
-async fn run(world: &World, running: RunningWork, call: Call) -> Result<ToolOutcome, ApiError> {
+/// Runs the call until it ends or is cancelled by name.
+async fn run_call(world: &World, running_call: RunningWork, call: Call) -> Result<ToolOutcome, ApiError> {
     tokio::select! {
         outcome = world.host.call(call) => Ok(outcome?),
-        () = running.cancelled() => Err(ApiError::new(StatusCode::CONFLICT, "CANCELLED", "the call was cancelled")),
+        () = running_call.cancelled() => Err(ApiError::new(StatusCode::CONFLICT, "CANCELLED", "the call was cancelled")),
     }
 }
 
@@ -191,7 +191,7 @@ async fn run(world: &World, running: RunningWork, call: Call) -> Result<ToolOutc
 #[utoipa::path(delete, path = "/api/v1/calls/{id}", tag = "calls", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -212,7 +212,7 @@ mod tests {
             sender.try_send(4).unwrap();
             9
         };
-        let events: Vec<i32> = reports_then_end(reports, |report| report, end.boxed()).collect().await;
+        let events: Vec<i32> = reports_then_last_event(reports, |report| report, end.boxed()).collect().await;
         assert_eq!(events, [1, 2, 3, 4, 9]);
     }
 }

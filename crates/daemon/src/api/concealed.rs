@@ -1,5 +1,6 @@
-//! Hides secrets in the output of the control API: servers repeat the secrets that they received, in results, errors,
-//! stderr and descriptions. All answers are searched here; the events of a stream pass through [`to_concealed_json`].
+//! Hides secrets in the output of the control API, because servers can repeat the secrets that they received: in
+//! results, errors, stderr and descriptions. [`conceal_answer`] searches all answers, and [`to_concealed_json`] the
+//! events of streams.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,7 @@ use serde_json::{Map, Value};
 use toolrack_config::Interpolate;
 use toolrack_host::text::map_texts;
 
-use super::{ApiError, State};
+use super::{ApiError, WorldExtension};
 use crate::world::World;
 
 /// The maximum size of an answer. Answers consist of bounded parts and stay far below this.
@@ -26,8 +27,8 @@ const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 #[derive(Clone, Copy)]
 struct AlreadyConcealed;
 
-/// The answer to `request`, with `***` for each secret in a body of JSON.
-pub(super) async fn answer(Extension(world): State, request: Request, next: Next) -> Response {
+/// Answers `request`, and replaces each secret in a JSON body by `***`.
+pub(super) async fn conceal_answer(Extension(world): WorldExtension, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     if response.extensions().get::<AlreadyConcealed>().is_some() {
         return response;
@@ -37,7 +38,7 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
         return response;
     }
     let (mut head, body) = response.into_parts();
-    // The body is in memory as one piece already, so nothing is copied here.
+    // `to_bytes` copies nothing here, because the body is already one piece in memory.
     let Ok(body) = to_bytes(body, MAX_ANSWER_BYTES).await else {
         return ApiError::internal("the answer is too large to be looked through for secrets").into_response();
     };
@@ -54,11 +55,11 @@ pub(super) async fn answer(Extension(world): State, request: Request, next: Next
 
 /// Returns `value` as an answer, with `***` for each secret. Its fields `plain_fields` stay unchanged, because they
 /// show the user what to agree to.
-pub(super) fn answer_except(world: &World, plain_fields: &[&str], value: &impl Serialize) -> Response {
+pub(super) fn answer_with_plain_fields(world: &World, plain_fields: &[&str], value: &impl Serialize) -> Response {
     // The conversions below cannot fail: an answer is an object, and has only texts as keys.
     let mut value = serde_json::to_value(value).unwrap_or_default();
-    let take = |field: &&str| Some(((*field).to_owned(), value.get_mut(*field)?.take()));
-    let plain_values: Vec<_> = plain_fields.iter().filter_map(take).collect();
+    let take_field = |field: &&str| Some(((*field).to_owned(), value.get_mut(*field)?.take()));
+    let plain_values: Vec<_> = plain_fields.iter().filter_map(take_field).collect();
     let mut answer: Map<String, Value> = serde_json::from_str(&to_concealed_json(world, &value)).unwrap_or_default();
     answer.extend(plain_values);
     let mut response = Json(answer).into_response();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use toolrack_config::edit;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, State, no_content};
+use super::{ApiError, Body, JsonResult, WorldExtension, no_content};
 use crate::shown::Problem;
 
 /// The configuration.
@@ -36,20 +36,20 @@ struct File {
 
 /// The configuration files with secrets hidden, and their problems.
 #[utoipa::path(get, path = "/api/v1/config", tag = "config", responses((status = 200, body = Config)))]
-pub(super) async fn get(Extension(world): State) -> Answer<Config> {
+pub(super) async fn get(Extension(world): WorldExtension) -> JsonResult<Config> {
     let loaded = world.loaded();
     let files: Vec<_> = loaded.files.iter().map(|file| (file.scope, file.path.clone())).collect();
-    let reading = tokio::task::spawn_blocking(move || {
+    let read_task = tokio::task::spawn_blocking(move || {
         let shown_files = files.into_iter().map(|(scope, path)| {
-            let shown = toolrack_config::show(&path);
-            let exists = !matches!(shown, Ok(None));
-            File { scope: scope.as_str(), path: path.display().to_string(), exists, text: shown.ok().flatten() }
+            let shown_text = toolrack_config::show(&path);
+            let exists = !matches!(shown_text, Ok(None));
+            File { scope: scope.as_str(), path: path.display().to_string(), exists, text: shown_text.ok().flatten() }
         });
         shown_files.collect()
     });
     let retention = loaded.settings.sessions;
     Ok(Json(Config {
-        files: reading.await.map_err(|_| ApiError::internal("the files were not read"))?,
+        files: read_task.await.map_err(|_| ApiError::internal("the files were not read"))?,
         problems: world.problems().iter().map(Problem::from).collect(),
         settings: json!({ "sessions": { "keep_days": retention.days, "keep": retention.number } }),
         agents: loaded.agents.clone(),
@@ -61,7 +61,7 @@ pub(super) async fn get(Extension(world): State) -> Answer<Config> {
 /// notices changes.
 #[utoipa::path(post, path = "/api/v1/config/reload", tag = "config",
     responses((status = 204), (status = 409, body = ApiError)))]
-pub(super) async fn reload(Extension(world): State) -> Result<Response, ApiError> {
+pub(super) async fn reload(Extension(world): WorldExtension) -> Result<Response, ApiError> {
     world.reload().await?;
     Ok(no_content())
 }
@@ -99,12 +99,12 @@ pub(super) struct ConfigProblems {
 #[utoipa::path(post, path = "/api/v1/config/validate", tag = "config", request_body = Text,
     responses((status = 200, body = ConfigProblems)))]
 pub(super) async fn validate(Body(text): Body<Text>) -> Json<ConfigProblems> {
-    // The name of a file says in which dialect it is written.
-    let name = match text.kind {
+    // `edit::validate` knows the dialect by the name of the file.
+    let file_name = match text.kind {
         Dialect::Json => "mcp.json",
         Dialect::Toml => "toolrack.toml",
     };
-    let (servers, problems) = edit::validate(name, &text.text);
+    let (servers, problems) = edit::validate(file_name, &text.text);
     let ok = !problems.iter().any(toolrack_config::Problem::is_error);
     Json(ConfigProblems { ok, servers, problems: problems.iter().map(Problem::from).collect() })
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use toolrack_host::Principal;
 
-use super::State;
+use super::WorldExtension;
 use crate::{
     credentials::WorldKind,
     event_log::{Audience, EventLog, LoggedEvent, RecentEvents, UnseenEvents},
@@ -62,7 +62,7 @@ const ID_SEPARATOR: &str = ".";
         description = "The id of the last event that was seen, as it was given, or `0`.")),
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(super) async fn stream(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
@@ -86,7 +86,7 @@ async fn until_stream_ends(world: Arc<World>, reader: Principal) {
 async fn until_world_changes(world: &World, member: &Principal) {
     let mut applied_changes = world.applied_changes();
     applied_changes.mark_unchanged();
-    let server_added = async {
+    let until_server_added = async {
         match &world.own_servers {
             Some(own_servers) if matches!(world.kind, WorldKind::Tenant) => own_servers.until_added_by(member).await,
             _ => std::future::pending().await,
@@ -94,7 +94,7 @@ async fn until_world_changes(world: &World, member: &Principal) {
     };
     tokio::select! {
         _ = applied_changes.changed() => {}
-        () = server_added => {}
+        () = until_server_added => {}
     }
 }
 
@@ -109,7 +109,7 @@ struct Reader {
 /// A log, as far as one reader has read it.
 struct ReadLog {
     log: Arc<EventLog>,
-    /// Notices new events.
+    /// Notified of new events.
     changes: watch::Receiver<RecentEvents>,
     /// The number of the last event that the reader saw; `None` if the reader saw it in another run of the daemon.
     last_seen: Option<u64>,
@@ -134,13 +134,13 @@ impl Reader {
             if let Some(missed) = self.logs.iter_mut().find_map(ReadLog::fetch) {
                 return Event::default().event("missed").data(json!({ "count": missed }).to_string());
             }
-            while let Some((event, is_of_tenant)) = self.logs.iter_mut().find_map(ReadLog::pop) {
+            while let Some((event, is_of_tenant)) = self.logs.iter_mut().find_map(ReadLog::next_unsent) {
                 if self.may_read(&event.audience, is_of_tenant) {
                     return Event::default().id(self.event_id()).event(&event.name).data(&event.data);
                 }
             }
             let changes = self.logs.iter_mut().map(|log| Box::pin(log.changes.changed()));
-            // Does not fail, because this reader holds the logs.
+            // Cannot fail, because this reader owns the logs.
             if select_all(changes).await.0.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -154,7 +154,7 @@ impl Reader {
     }
 
     fn may_read(&self, audience: &Audience, is_of_tenant: bool) -> bool {
-        let operates = Right::Operate.is_held_by(&self.principal);
+        let is_operator = Right::Operate.is_held_by(&self.principal);
         // Each event of a server is in the log of the world that runs it. If the member has a server of their own with
         // the name of a tenant's server, only operators read about that of the tenant.
         let has_server = |name: &str| {
@@ -165,12 +165,12 @@ impl Reader {
             Audience::Approval(_) | Audience::Question(_) => audience.may_answer(&self.principal),
             // The numbers of calls in the tenant's world mean other calls than those in the member's own world, where
             // the calls of the member are made.
-            Audience::Caller(caller) => operates || (!is_of_tenant && caller.is_same(&self.principal)),
-            Audience::Server(name) => operates || has_server(name),
+            Audience::Caller(caller) => is_operator || (!is_of_tenant && caller.is_same(&self.principal)),
+            Audience::Server(name) => is_operator || has_server(name),
             // Operators get the full event, whose audience is `Operators`. This is its copy without the server's
             // output.
-            Audience::Members(name) => !operates && has_server(name),
-            Audience::Operators => operates,
+            Audience::Members(name) => !is_operator && has_server(name),
+            Audience::Operators => is_operator,
         }
     }
 }
@@ -201,7 +201,7 @@ impl ReadLog {
     }
 
     /// The next event to send, and whether its log is that of the tenant's world.
-    fn pop(&mut self) -> Option<(Arc<LoggedEvent>, bool)> {
+    fn next_unsent(&mut self) -> Option<(Arc<LoggedEvent>, bool)> {
         let event = self.unsent.pop_front()?;
         self.last_seen = Some(event.id);
         Some((event, self.is_of_tenant))

@@ -14,7 +14,7 @@ use toolrack_team::Authority;
 use utoipa::ToSchema;
 
 use super::{
-    State,
+    WorldExtension,
     metrics::{Metric, MetricValue, Metrics},
 };
 use crate::{error::ApiError, replicas::Replicas, world::World};
@@ -48,7 +48,7 @@ impl Health {
 #[utoipa::path(get, path = "/health", tag = "health", security(()),
     responses((status = 200, body = Health),
         (status = 404, body = Health, description = "It does, but is about to end: load balancers send it nothing more")))]
-pub(super) async fn health(Extension(world): State) -> (StatusCode, Json<Health>) {
+pub(super) async fn health(Extension(world): WorldExtension) -> (StatusCode, Json<Health>) {
     if world.draining.is_cancelled() {
         return (StatusCode::NOT_FOUND, Json(Health::ending()));
     }
@@ -77,13 +77,13 @@ pub(crate) fn ending_router() -> Router {
     responses((status = 200, body = Health, description = "It is ready"),
         (status = 503, body = Health, description = "It is not, for this reason")))]
 pub(super) async fn ready(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     team: Option<Extension<Arc<Authority>>>,
     replica: Option<Extension<Arc<Replicas>>>,
 ) -> Response {
     let has_joined = replica.is_none_or(|Extension(replica)| replica.has_joined());
-    let not_joined = (!has_joined).then(|| Health::waiting("this replica has not joined the others"));
-    match why_not_ready(&world, team.as_deref().map(|authority| &**authority)).or(not_joined) {
+    let not_joined_health = (!has_joined).then(|| Health::waiting("this replica has not joined the others"));
+    match why_not_ready(&world, team.as_deref().map(|authority| &**authority)).or(not_joined_health) {
         Some(health) => (StatusCode::SERVICE_UNAVAILABLE, Json(health)).into_response(),
         None => Json(Health::OK).into_response(),
     }
@@ -111,15 +111,15 @@ fn why_not_ready(world: &World, team: Option<&Authority>) -> Option<Health> {
 /// <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
 #[utoipa::path(get, path = "/metrics", tag = "health",
     responses((status = 200, content_type = "text/plain", body = String)))]
-pub(super) async fn metrics(Extension(world): State) -> Response {
+pub(super) async fn metrics(Extension(world): WorldExtension) -> Response {
     let mut page = Page::default();
     for metric in Metrics::all() {
         let values = metric.values_in(&world);
         if !values.is_empty() {
-            page.family(metric);
+            page.write_header(metric);
         }
         for MetricValue { labels, value } in values {
-            page.value(metric.name, &labels, value);
+            page.write_value(metric.name, &labels, value);
         }
     }
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
@@ -130,13 +130,15 @@ pub(super) async fn metrics(Extension(world): State) -> Response {
 struct Page(String);
 
 impl Page {
-    fn family(&mut self, metric: &Metric) {
+    /// Writes the lines in front of the values of a metric.
+    fn write_header(&mut self, metric: &Metric) {
         let (name, kind, help) = (metric.name, metric.kind.word(), metric.help);
         // Writing to a `String` cannot fail, here and below.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn value(&mut self, name: &str, labels: &[(&str, String)], value: f64) {
+    /// Writes one value of a metric.
+    fn write_value(&mut self, name: &str, labels: &[(&str, String)], value: f64) {
         self.0 += name;
         for (index, (label, text)) in labels.iter().enumerate() {
             let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");

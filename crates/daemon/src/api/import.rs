@@ -9,7 +9,7 @@ use toolrack_config::import::{self, Client, Found, Offer};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, ApiError, Body, SentBy, State,
+    ApiError, Body, JsonResult, SentBy, WorldExtension,
     server_edits::{FileChange, NewScope, add_all},
 };
 use crate::{
@@ -47,6 +47,7 @@ struct OfferedServer {
     known: bool,
 }
 
+/// Finds the servers that other programs on this machine have configured.
 async fn find_offers(world: &World) -> Result<Found, ApiError> {
     let (environment, folder) = (world.environment.clone(), world.load_request.cwd.clone());
     // Some of these files are large, and a home folder may be on a slow network drive.
@@ -56,9 +57,9 @@ async fn find_offers(world: &World) -> Result<Found, ApiError> {
 
 /// The servers that other programs have configured and that can be added here.
 #[utoipa::path(get, path = "/api/v1/import", tag = "servers", responses((status = 200, body = OfferedServers)))]
-pub(super) async fn list(Extension(world): State) -> Answer<OfferedServers> {
+pub(super) async fn list(Extension(world): WorldExtension) -> JsonResult<OfferedServers> {
     let (found, loaded) = (find_offers(&world).await?, world.loaded());
-    let offered = found.offers.iter().map(|offer| OfferedServer {
+    let offered_servers = found.offers.iter().map(|offer| OfferedServer {
         client: offer.client.to_string(),
         path: offer.path.display().to_string(),
         line: offer.line,
@@ -68,7 +69,10 @@ pub(super) async fn list(Extension(world): State) -> Answer<OfferedServers> {
         notes: offer.notes.clone(),
         known: loaded.entry(&offer.name).is_some(),
     });
-    Ok(Json(OfferedServers { offers: offered.collect(), problems: found.problems.iter().map(Problem::from).collect() }))
+    Ok(Json(OfferedServers {
+        offers: offered_servers.collect(),
+        problems: found.problems.iter().map(Problem::from).collect(),
+    }))
 }
 
 /// The servers to add.
@@ -107,12 +111,12 @@ pub(super) struct ImportedServers {
         (status = 422, body = ApiError, description = "An entry is invalid"),
         (status = 507, body = ApiError, description = "The file or the database cannot be written")))]
 pub(super) async fn take(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Body(request): Body<ServersToImport>,
-) -> Answer<ImportedServers> {
+) -> JsonResult<ImportedServers> {
     let found = find_offers(&world).await?;
-    let mut chosen = BTreeMap::new();
+    let mut chosen_entries = BTreeMap::new();
     for ChosenOffer { client, name, hash } in &request.offers {
         let is_chosen =
             |offer: &&Offer| offer.client.to_string() == *client && offer.name == *name && offer.hash == *hash;
@@ -120,12 +124,13 @@ pub(super) async fn take(
         let offer = offer.ok_or_else(|| {
             ApiError::not_found("the other program has removed or changed this entry").server(name.as_str())
         })?;
-        if chosen.insert(name.clone(), offer.entry.clone()).is_some() {
+        if chosen_entries.insert(name.clone(), offer.entry.clone()).is_some() {
             let error = ApiError::new(StatusCode::CONFLICT, "EXISTS", "two of the offers have this name");
             return Err(error.hint("choose one of them").server(name.as_str()));
         }
     }
-    let additions = NewEntries { scope: request.scope.into(), entries: chosen, replace: false, plain: request.plain };
+    let additions =
+        NewEntries { scope: request.scope.into(), entries: chosen_entries, replace: false, plain: request.plain };
     let dry_run = false;
     Ok(Json(ImportedServers { edited: add_all(&world, additions, dry_run, &caller).await? }))
 }

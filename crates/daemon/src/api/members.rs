@@ -8,7 +8,7 @@ use toolrack_host::{Caller, Principal, principal::Role};
 use toolrack_store::{GrantFilter, MemberChange, MemberChangeOutcome, TokenFilter};
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, SentBy, access, no_content};
+use super::{ApiError, Body, JsonResult, Path, SentBy, access, no_content};
 use crate::{
     membership::{Membership, MembershipResult, identity_of},
     rights::Right,
@@ -33,23 +33,23 @@ pub(super) struct NewRole {
 /// The members of the caller's own tenant, by name.
 #[utoipa::path(get, path = "/api/v1/members", tag = "members",
     responses((status = 200, body = Members), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn list(membership: MembershipResult) -> Answer<Members> {
+pub(super) async fn list(membership: MembershipResult) -> JsonResult<Members> {
     let membership = membership?;
     let (store, tenant) = (&membership.store, membership.tenant());
     let mut access_counts: HashMap<(String, String), AccessCounts> = HashMap::new();
-    let key = |member: &Principal| (member.issuer().to_owned(), member.subject().to_owned());
+    let identity_key = |member: &Principal| (member.issuer().to_owned(), member.subject().to_owned());
     for token in store.team_tokens(TokenFilter::OfTenant(tenant)).await? {
-        access_counts.entry(key(&token.member)).or_default().add_token(&token);
+        access_counts.entry(identity_key(&token.member)).or_default().add_token(&token);
     }
     for grant in store.grants(GrantFilter::OfTenant(tenant)).await? {
-        access_counts.entry(key(&grant.member)).or_default().add_grant(&grant);
+        access_counts.entry(identity_key(&grant.member)).or_default().add_grant(&grant);
     }
     let members = store.members(Some(tenant)).await?;
-    let shown = members.iter().map(|member| {
-        let member_counts = access_counts.remove(&key(member)).unwrap_or_default();
+    let listed_members = members.iter().map(|member| {
+        let member_counts = access_counts.remove(&identity_key(member)).unwrap_or_default();
         ListedMember::of(member, &member_counts, member.is_same(membership.member()))
     });
-    Ok(Json(Members { members: shown.collect() }))
+    Ok(Json(Members { members: listed_members.collect() }))
 }
 
 /// Gives a member another role, which the member keeps when they sign in again. The caller must have all rights of that
@@ -69,14 +69,16 @@ pub(super) async fn change(
     let admin = membership.member();
     let exceeds_own_rights = |right: &Right| right.is_held_by_role(role) && !right.is_held_by(admin);
     if let Some(right) = Right::ALL.iter().find(|right| exceeds_own_rights(right)) {
-        let (lacking, own_role) = (right.word(), admin.role().word());
-        let message =
-            format!("the role `{}` has the right `{lacking}`, which your own role `{own_role}` lacks", role.word());
+        let (missing_right, own_role) = (right.word(), admin.role().word());
+        let message = format!(
+            "the role `{}` has the right `{missing_right}`, which your own role `{own_role}` lacks",
+            role.word()
+        );
         return Err(
             ApiError::new(StatusCode::FORBIDDEN, "NO_RIGHT", message).hint("give a role without rights that you lack")
         );
     }
-    apply(&membership, &member, MemberChange::Role(role), &caller).await
+    apply_change(&membership, &member, MemberChange::Role(role), &caller).await
 }
 
 /// Removes a member, and ends their sessions, tokens and clients. The tenant must keep an administrator.
@@ -89,14 +91,14 @@ pub(super) async fn remove(
 ) -> Result<Response, ApiError> {
     let membership = membership?;
     let member = find_member(&membership, &id).await?;
-    apply(&membership, &member, MemberChange::Remove, &caller).await
+    apply_change(&membership, &member, MemberChange::Remove, &caller).await
 }
 
 /// The personal tokens of a member, and the browsers that they are signed in with.
 #[utoipa::path(get, path = "/api/v1/members/{member}/tokens", tag = "members", params(("member" = String, Path)),
     responses((status = 200, body = access::MemberTokens), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
-pub(super) async fn tokens(membership: MembershipResult, Path(id): Path<String>) -> Answer<access::MemberTokens> {
+pub(super) async fn tokens(membership: MembershipResult, Path(id): Path<String>) -> JsonResult<access::MemberTokens> {
     let membership = membership?;
     let member = find_member(&membership, &id).await?;
     access::tokens_of(&membership, &member).await
@@ -120,7 +122,7 @@ pub(super) async fn revoke_token(
 #[utoipa::path(get, path = "/api/v1/members/{member}/clients", tag = "members", params(("member" = String, Path)),
     responses((status = 200, body = access::MemberClients), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
-pub(super) async fn clients(membership: MembershipResult, Path(id): Path<String>) -> Answer<access::MemberClients> {
+pub(super) async fn clients(membership: MembershipResult, Path(id): Path<String>) -> JsonResult<access::MemberClients> {
     let membership = membership?;
     let member = find_member(&membership, &id).await?;
     access::clients_of(&membership, &member).await
@@ -151,7 +153,7 @@ fn no_member() -> ApiError {
     ApiError::not_found("your tenant has no such member").hint("GET /api/v1/members lists all of them")
 }
 
-async fn apply(
+async fn apply_change(
     membership: &Membership,
     member: &Principal,
     change: MemberChange,

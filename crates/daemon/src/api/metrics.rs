@@ -36,13 +36,13 @@ pub struct Metric {
     /// What it counts.
     pub help: &'static str,
     /// Returns the values of one world.
-    read: fn(&World) -> Vec<MetricValue>,
+    read_values: fn(&World) -> Vec<MetricValue>,
 }
 
 impl Metric {
     /// The values of one world, without the labels that tell worlds apart.
     pub(super) fn values_in(&self, world: &World) -> Vec<MetricValue> {
-        (self.read)(world)
+        (self.read_values)(world)
     }
 }
 
@@ -58,13 +58,15 @@ pub struct MetricValue {
 /// The table.
 const TABLE: &[Metric] = &[
     gauge("toolrack_up_seconds", "Time since the daemon began.", |world| {
-        unlabelled(world.daemon_began.elapsed().as_secs_f64())
+        without_labels(world.daemon_began.elapsed().as_secs_f64())
     }),
     gauge("toolrack_server_state", "1 for the state that a server is in.", |world| {
         let states = servers::states_of(world).into_iter();
         states.map(|(server, state)| value(vec![("server", server), ("state", state.to_owned())], 1.0)).collect()
     }),
-    gauge("toolrack_tools", "Tools in the catalog.", |world| unlabelled(to_f64(world.host.catalog().tools().len()))),
+    gauge("toolrack_tools", "Tools in the catalog.", |world| {
+        without_labels(to_f64(world.host.catalog().tools().len()))
+    }),
     counter("toolrack_calls_total", "Calls that ended.", |world| {
         let counts = world.tally.by_server().into_iter();
         counts.map(|((server, outcome), count)| value(call_labels(server, outcome), to_f64(count.calls))).collect()
@@ -74,13 +76,13 @@ const TABLE: &[Metric] = &[
         counts.map(|((server, outcome), count)| value(call_labels(server, outcome), count.time.as_secs_f64())).collect()
     }),
     counter("toolrack_calls_denied_total", "Calls that were not allowed.", |world| {
-        unlabelled(to_f64(world.tally.denied_calls()))
+        without_labels(to_f64(world.tally.denied_calls()))
     }),
     counter("toolrack_events_lost_total", "Events that came too fast to be counted.", |world| {
-        unlabelled(to_f64(world.tally.lost_events()))
+        without_labels(to_f64(world.tally.lost_events()))
     }),
     gauge("toolrack_approvals_open", "Questions that wait for a user.", |world| {
-        unlabelled(to_f64(world.questions.count()))
+        without_labels(to_f64(world.questions.count()))
     }),
     gauge("toolrack_quota_used", "What all members, or all clients of a profile, have used.", |world| {
         quota_values(world, |usage| usage.used)
@@ -99,19 +101,19 @@ const TABLE: &[Metric] = &[
     }),
 ];
 
-const fn gauge(name: &'static str, help: &'static str, read: fn(&World) -> Vec<MetricValue>) -> Metric {
-    Metric { name, kind: MetricKind::Gauge, help, read }
+const fn gauge(name: &'static str, help: &'static str, read_values: fn(&World) -> Vec<MetricValue>) -> Metric {
+    Metric { name, kind: MetricKind::Gauge, help, read_values }
 }
 
-const fn counter(name: &'static str, help: &'static str, read: fn(&World) -> Vec<MetricValue>) -> Metric {
-    Metric { name, kind: MetricKind::Counter, help, read }
+const fn counter(name: &'static str, help: &'static str, read_values: fn(&World) -> Vec<MetricValue>) -> Metric {
+    Metric { name, kind: MetricKind::Counter, help, read_values }
 }
 
 fn value(labels: Vec<(&'static str, String)>, value: f64) -> MetricValue {
     MetricValue { labels, value }
 }
 
-fn unlabelled(number: f64) -> Vec<MetricValue> {
+fn without_labels(number: f64) -> Vec<MetricValue> {
     vec![value(Vec::new(), number)]
 }
 
@@ -122,8 +124,8 @@ fn call_labels(server: String, outcome: &str) -> Vec<(&'static str, String)> {
 /// The amount that `amount_of` returns, for each quota that does not belong to one member.
 fn quota_values(world: &World, amount_of: fn(&Usage) -> u64) -> Vec<MetricValue> {
     let usage = world.quotas.usage().into_iter();
-    let shared = usage.filter(|usage| !matches!(usage.holder, Holder::Member { .. }));
-    shared
+    let shared_usage = usage.filter(|usage| !matches!(usage.holder, Holder::Member { .. }));
+    shared_usage
         .map(|usage| {
             // `number` returns a JSON number, so `as_f64` has a value.
             let amount = usage.quota.quantity().number(amount_of(&usage)).as_f64().unwrap_or_default();
@@ -178,23 +180,24 @@ impl Metrics {
     pub fn values(&self, metric: &Metric) -> Vec<MetricValue> {
         let mut values = with_agents(&self.world, metric);
         for (tenant, world) in self.tenants.iter().flat_map(|tenants| tenants.running()) {
-            values.extend(labelled("tenant", &tenant, with_agents(&world, metric)));
+            values.extend(with_label("tenant", &tenant, with_agents(&world, metric)));
         }
         values
     }
 }
 
+/// The values of a metric in `world` and in the worlds of its agents.
 fn with_agents(world: &World, metric: &Metric) -> Vec<MetricValue> {
     let mut values = metric.values_in(world);
     for (agent, world) in world.agent_worlds.get().into_iter().flat_map(|running_agents| running_agents()) {
-        values.extend(labelled("agent", &agent, metric.values_in(&world)));
+        values.extend(with_label("agent", &agent, metric.values_in(&world)));
     }
     values
 }
 
-fn labelled(name: &'static str, text: &str, values: Vec<MetricValue>) -> impl Iterator<Item = MetricValue> {
+fn with_label(name: &'static str, label_value: &str, values: Vec<MetricValue>) -> impl Iterator<Item = MetricValue> {
     values.into_iter().map(move |mut value| {
-        value.labels.push((name, text.to_owned()));
+        value.labels.push((name, label_value.to_owned()));
         value
     })
 }
@@ -219,7 +222,7 @@ mod tests {
     #[test]
     fn values_of_a_tenant_are_told_apart_by_one_more_label() {
         let read = vec![value(vec![("server", "files".to_owned())], 1.0), value(Vec::new(), 2.0)];
-        let of_tenant: Vec<_> = labelled("tenant", "acme", read).collect();
+        let of_tenant: Vec<_> = with_label("tenant", "acme", read).collect();
         let tenant = ("tenant", "acme".to_owned());
         let expected = [value(vec![("server", "files".to_owned()), tenant.clone()], 1.0), value(vec![tenant], 2.0)];
         assert_eq!(of_tenant, expected);

@@ -7,7 +7,7 @@ use toolrack_agent::model::provider::PROVIDERS;
 use toolrack_config::Environment;
 use utoipa::ToSchema;
 
-use super::{Answer, State};
+use super::{JsonResult, WorldExtension};
 use crate::world::NoModel;
 
 /// The model that answers.
@@ -53,7 +53,7 @@ fn providers(environment: &Environment) -> Vec<KnownProvider> {
 
 /// The model that would answer now, or the next step if there is none; and the other providers.
 #[utoipa::path(get, path = "/api/v1/model", tag = "conversations", responses((status = 200, body = AnsweringModel)))]
-pub(super) async fn model(Extension(world): State) -> Answer<AnsweringModel> {
+pub(super) async fn model(Extension(world): WorldExtension) -> JsonResult<AnsweringModel> {
     let providers = providers(&world.environment);
     // No name is requested, so this is the configured model.
     let requested_name = None;

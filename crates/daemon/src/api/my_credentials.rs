@@ -11,7 +11,7 @@ use toolrack_config::{is_stored_secret_name, user_values_in};
 use toolrack_host::{Caller, text};
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, SentBy, State, no_content};
+use super::{ApiError, Body, JsonResult, Path, SentBy, WorldExtension, no_content};
 use crate::{
     credentials::{Credentials, WorldKind},
     shown,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The maximum size of a value, in bytes.
-const MAX_VALUE: usize = 64 * 1024;
+const MAX_VALUE_BYTES: usize = 64 * 1024;
 
 /// The maximum length of an unknown value's name in an error.
 const MAX_SHOWN_NAME_BYTES: usize = 64;
@@ -74,7 +74,7 @@ fn own_credentials(world: &World, caller: &Caller) -> Result<Arc<dyn Credentials
 /// The values that the caller's servers need, and which of them the caller has given. Values are never shown.
 #[utoipa::path(get, path = "/api/v1/me/credentials", tag = "me",
     responses((status = 200, body = MyCredentials), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<MyCredentials> {
+pub(super) async fn list(Extension(world): WorldExtension, SentBy(caller): SentBy) -> JsonResult<MyCredentials> {
     let mut servers_by_value = servers_by_value(&world);
     let given_values = match own_credentials(&world, &caller) {
         Ok(credentials) => credentials.list().await.map_err(ApiError::member_data_unavailable)?,
@@ -91,16 +91,17 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Ans
         .filter(|given| is_listed(&given.name, &servers_by_value))
         .map(|given| (given.name, Some(given.at)))
         .collect();
-    let names: BTreeSet<_> = credentials.iter().map(|(name, _)| name.clone()).collect();
-    credentials.extend(servers_by_value.keys().filter(|name| !names.contains(*name)).map(|name| (name.clone(), None)));
+    let given_names: BTreeSet<_> = credentials.iter().map(|(name, _)| name.clone()).collect();
+    credentials
+        .extend(servers_by_value.keys().filter(|name| !given_names.contains(*name)).map(|name| (name.clone(), None)));
     credentials.sort();
-    let shown = credentials.into_iter().map(|(name, at)| MyCredential {
+    let listed = credentials.into_iter().map(|(name, at)| MyCredential {
         servers: servers_by_value.remove(&name).into_iter().flatten().collect(),
         given: at.is_some(),
         given_at: at.map(shown::rfc3339_millis),
         name,
     });
-    Ok(Json(MyCredentials { credentials: shown.collect() }))
+    Ok(Json(MyCredentials { credentials: listed.collect() }))
 }
 
 /// Stores a value for the caller's servers, and replaces an earlier one. The servers that need it restart.
@@ -109,7 +110,7 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Ans
     responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn give(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
     Body(NewCredential { value }): Body<NewCredential>,
@@ -117,9 +118,9 @@ pub(super) async fn give(
     let credentials = own_credentials(&world, &caller)?;
     let servers = servers_by_value(&world).remove(&name).ok_or_else(|| not_needed_error(&name))?;
     let value = value.strip_suffix('\n').map_or(&*value, |line| line.strip_suffix('\r').unwrap_or(line));
-    if value.is_empty() || value.len() > MAX_VALUE || value.contains('\0') || !is_stored_secret_name(&name) {
+    if value.is_empty() || value.len() > MAX_VALUE_BYTES || value.contains('\0') || !is_stored_secret_name(&name) {
         let message =
-            format!("a value has 1 to {MAX_VALUE} bytes, none of them 0, and its name must fit in a placeholder");
+            format!("a value has 1 to {MAX_VALUE_BYTES} bytes, none of them 0, and its name must fit in a placeholder");
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_VALUE", message));
     }
     credentials.give(&name, value, &caller).await.map_err(ApiError::member_data_unavailable)?;
@@ -131,7 +132,7 @@ pub(super) async fn give(
 #[utoipa::path(delete, path = "/api/v1/me/credentials/{name}", tag = "me", params(("name" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn take_back(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {

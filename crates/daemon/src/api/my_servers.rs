@@ -9,7 +9,7 @@ use toolrack_host::{Caller, ServerName};
 use url::Url;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, SentBy, State, no_content};
+use super::{ApiError, Body, JsonResult, Path, SentBy, WorldExtension, no_content};
 use crate::{
     own_servers::{NotAdded, OwnServers},
     world::World,
@@ -47,7 +47,7 @@ pub(super) struct NewOwnServer {
 
 /// The servers of members, if members may add servers here.
 fn require_own_servers(world: &World) -> Result<&OwnServers, ApiError> {
-    world.own_servers.as_deref().filter(|own| own.max_per_member() > 0).ok_or_else(|| {
+    world.own_servers.as_deref().filter(|own_servers| own_servers.max_per_member() > 0).ok_or_else(|| {
         ApiError::new(StatusCode::NOT_FOUND, "NO_OWN_SERVERS", "members cannot add servers here")
             .hint("the operator of a team allows it with `own_servers` in the team file")
     })
@@ -56,17 +56,17 @@ fn require_own_servers(world: &World) -> Result<&OwnServers, ApiError> {
 /// The servers that the caller has added. `GET /api/v1/servers` and `GET /api/v1/tools` have their states and tools.
 #[utoipa::path(get, path = "/api/v1/me/servers", tag = "me",
     responses((status = 200, body = MyServers), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<MyServers> {
+pub(super) async fn list(Extension(world): WorldExtension, SentBy(caller): SentBy) -> JsonResult<MyServers> {
     let Ok(own_servers) = require_own_servers(&world) else {
         return Ok(Json(MyServers { most: 0, servers: Vec::new() }));
     };
     let servers = own_servers.servers_of(caller.principal()).await.map_err(ApiError::member_data_unavailable)?;
-    let shown = servers.into_iter().map(|(name, server)| MyServer {
+    let listed_servers = servers.into_iter().map(|(name, server)| MyServer {
         name,
         url: server.url,
         headers: server.headers.into_keys().collect(),
     });
-    Ok(Json(MyServers { most: own_servers.max_per_member(), servers: shown.collect() }))
+    Ok(Json(MyServers { most: own_servers.max_per_member(), servers: listed_servers.collect() }))
 }
 
 /// Adds a server that only the caller can use, and replaces an earlier one of this name. The server starts immediately.
@@ -75,7 +75,7 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Ans
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn add(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
     Body(NewOwnServer { url, headers }): Body<NewOwnServer>,
@@ -112,7 +112,7 @@ pub(super) async fn add(
 #[utoipa::path(delete, path = "/api/v1/me/servers/{name}", tag = "me", params(("name" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn remove(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use toolrack_host::Principal;
 use utoipa::ToSchema;
 
-use super::{State, agents::AgentsExtension, questions, servers};
+use super::{WorldExtension, agents::AgentsExtension, questions, servers};
 use crate::{shown, world::EndedCall};
 
 /// The daemon at a glance.
@@ -69,7 +69,7 @@ impl From<EndedCall> for Call {
 /// The daemon at a glance.
 #[utoipa::path(get, path = "/api/v1/overview", tag = "overview", responses((status = 200, body = Overview)))]
 pub(super) async fn get(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     Extension(agents): AgentsExtension,
     Extension(principal): Extension<Principal>,
 ) -> Json<Overview> {
@@ -78,7 +78,7 @@ pub(super) async fn get(
         *by_state.entry(state).or_default() += 1;
     }
     let catalog = world.host.catalog();
-    let findings = world.findings_cache.for_catalog(Arc::clone(&catalog)).await.len();
+    let tools_with_findings = world.findings_cache.for_catalog(Arc::clone(&catalog)).await.len();
     let (total, errors) = world.tally.totals();
     Json(Overview {
         version: env!("CARGO_PKG_VERSION"),
@@ -86,7 +86,7 @@ pub(super) async fn get(
         servers: by_state,
         tools: catalog.tools().len(),
         tokens: catalog.tools().map(|tool| tool.tokens()).sum(),
-        tools_with_findings: findings,
+        tools_with_findings,
         calls: Calls {
             total,
             errors,

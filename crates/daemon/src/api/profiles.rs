@@ -5,7 +5,7 @@ use serde::Serialize;
 use toolrack_team::Endpoint;
 use utoipa::ToSchema;
 
-use super::{Answer, State};
+use super::{JsonResult, WorldExtension};
 
 /// All profiles.
 #[derive(Debug, Serialize, ToSchema)]
@@ -26,7 +26,7 @@ struct ProfileView {
 
 /// All profiles, by name.
 #[utoipa::path(get, path = "/api/v1/profiles", tag = "profiles", responses((status = 200, body = Profiles)))]
-pub(super) async fn list(Extension(world): State) -> Answer<Profiles> {
+pub(super) async fn list(Extension(world): WorldExtension) -> JsonResult<Profiles> {
     let (profiles, catalog) = (&world.loaded().settings.profiles, world.host.catalog());
     let profiles = profiles.iter().map(|(name, profile)| ProfileView {
         name: name.to_string(),

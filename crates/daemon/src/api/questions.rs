@@ -8,7 +8,7 @@ use toolrack_host::Principal;
 use utoipa::ToSchema;
 
 use super::{
-    ApiError, Body, Path, State,
+    ApiError, Body, Path, WorldExtension,
     agents::{AgentsExtension, agent_worlds},
     no_content,
 };
@@ -31,15 +31,15 @@ pub(super) struct OpenQuestions {
 /// included and have `agent`; they are answered in the same way.
 #[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", responses((status = 200, body = OpenQuestions)))]
 pub(super) async fn list(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     Extension(agents): AgentsExtension,
     Extension(principal): Extension<Principal>,
 ) -> Json<OpenQuestions> {
     let mut approvals: Vec<_> =
-        world.questions.open(&principal).into_iter().map(|question| concealed(question, &world)).collect();
+        world.questions.open(&principal).into_iter().map(|question| to_concealed_json(question, &world)).collect();
     for (agent, world) in agent_worlds(&agents) {
-        let open = world.questions.open(&principal).into_iter();
-        approvals.extend(open.map(|question| concealed(question.for_agent(&agent), &world)));
+        let open_questions = world.questions.open(&principal).into_iter();
+        approvals.extend(open_questions.map(|question| to_concealed_json(question.for_agent(&agent), &world)));
     }
     Json(OpenQuestions { approvals })
 }
@@ -51,7 +51,7 @@ pub(super) fn count(world: &World, agents: &Weak<Agents>, reader: &Principal) ->
 }
 
 /// A question with secrets hidden.
-fn concealed(question: Question, world: &World) -> serde_json::Value {
+fn to_concealed_json(question: Question, world: &World) -> serde_json::Value {
     // Cannot fail, because a question has only texts as keys.
     let mut value = serde_json::to_value(question).unwrap_or_default();
     conceal(&mut value, &world.secrets);
@@ -65,7 +65,7 @@ fn concealed(question: Question, world: &World) -> serde_json::Value {
     responses((status = 204), (status = 403, body = ApiError), (status = 404, body = ApiError),
         (status = 422, body = ApiError)))]
 pub(super) async fn answer(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     Extension(agents): AgentsExtension,
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
@@ -78,8 +78,8 @@ pub(super) async fn answer(
         Ok(()) => Ok(no_content()),
         Err(AnswerRefused::NotOpen) => Err(ApiError::not_found("the question was answered, or is over")),
         Err(AnswerRefused::BadArguments(problem)) => {
-            let refused = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_ARGUMENTS", problem);
-            Err(refused.hint("change them, or answer without `arguments` to run the call as it was asked"))
+            let error = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_ARGUMENTS", problem);
+            Err(error.hint("change them, or answer without `arguments` to run the call as it was asked"))
         }
         Err(AnswerRefused::NotAPerson) => {
             let message = "only a person approves a call, and this token is a service's";
@@ -87,8 +87,8 @@ pub(super) async fn answer(
         }
         Err(AnswerRefused::NotTheCaller) => {
             let message = "only the member who made the call may change its arguments";
-            let refused = ApiError::new(StatusCode::FORBIDDEN, "NOT_THE_CALLER", message);
-            Err(refused.hint("answer without `arguments`, or deny and say why"))
+            let error = ApiError::new(StatusCode::FORBIDDEN, "NOT_THE_CALLER", message);
+            Err(error.hint("answer without `arguments`, or deny and say why"))
         }
         Err(AnswerRefused::OtherKind) => {
             let message = "this is an answer to another kind of question";

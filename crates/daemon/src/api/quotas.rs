@@ -6,7 +6,7 @@ use toolrack_host::Principal;
 use toolrack_team::{Holder, Usage};
 use utoipa::ToSchema;
 
-use super::{Answer, SentBy, State};
+use super::{JsonResult, SentBy, WorldExtension};
 use crate::{rights::Right, shown::quotas::QuotaUsage};
 
 /// The quotas that a member may see.
@@ -20,31 +20,31 @@ pub(super) struct Quotas {
 #[schema(as = Quota)]
 struct QuotaView {
     #[serde(flatten)]
-    shown: QuotaUsage,
+    usage: QuotaUsage,
     /// Whether it is a quota of the member who sends this request.
     yours: bool,
 }
 
 impl QuotaView {
-    fn of(usage: Usage, you: &str) -> Self {
-        let shown = QuotaUsage::from(usage);
-        Self { yours: shown.member.as_deref() == Some(you), shown }
+    fn of(usage: Usage, caller_key: &str) -> Self {
+        let usage = QuotaUsage::from(usage);
+        Self { yours: usage.member.as_deref() == Some(caller_key), usage }
     }
 }
 
 /// The caller's own quotas, the quotas that all members share, and those of profiles. A caller with the right `operate`
 /// also sees the quotas of other members, as soon as these have used something.
 #[utoipa::path(get, path = "/api/v1/quotas", tag = "quotas", responses((status = 200, body = Quotas)))]
-pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Answer<Quotas> {
-    let (you, mut usage) = (caller.principal(), world.quotas.usage_of(caller.principal()));
-    let key = you.key();
-    if sees_all(you) {
+pub(super) async fn list(Extension(world): WorldExtension, SentBy(caller): SentBy) -> JsonResult<Quotas> {
+    let (principal, mut usage) = (caller.principal(), world.quotas.usage_of(caller.principal()));
+    let key = principal.key();
+    if may_see_all(principal) {
         let is_other = |usage: &Usage| matches!(&usage.holder, Holder::Member { key: other, .. } if *other != key);
         usage.extend(world.quotas.usage().into_iter().filter(is_other));
     }
     Ok(Json(Quotas { quotas: usage.into_iter().map(|usage| QuotaView::of(usage, &key)).collect() }))
 }
 
-fn sees_all(principal: &Principal) -> bool {
+fn may_see_all(principal: &Principal) -> bool {
     Right::Operate.is_held_by(principal)
 }

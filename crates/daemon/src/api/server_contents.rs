@@ -9,7 +9,7 @@ use toolrack_host::mcp;
 use toolrack_store::LogQuery;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Body, Path, Query, SentBy, State};
+use super::{ApiError, Body, JsonResult, Path, Query, SentBy, WorldExtension};
 use crate::shown;
 
 /// The default and the maximum number of log lines in one answer.
@@ -47,12 +47,12 @@ struct Line {
     responses((status = 200, body = Lines), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn logs(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     Path(name): Path<String>,
     Query(query): Query<LinesQuery>,
-) -> Answer<Lines> {
+) -> JsonResult<Lines> {
     let loaded = world.loaded();
-    let entry = super::servers::entry(&world, &loaded, &name)?;
+    let entry = super::servers::find_entry(&world, &loaded, &name)?;
     // The lines of a server without a file are stored with an empty source.
     let source = entry.source.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     let limit = query.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
@@ -79,7 +79,7 @@ pub(super) struct Resources {
 #[utoipa::path(get, path = "/api/v1/servers/{name}/resources", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Resources), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
-pub(super) async fn resources(Extension(world): State, Path(name): Path<String>) -> Answer<Resources> {
+pub(super) async fn resources(Extension(world): WorldExtension, Path(name): Path<String>) -> JsonResult<Resources> {
     let (resources, templates) = tokio::join!(world.host.resources(&name), world.host.resource_templates(&name));
     Ok(Json(Resources { resources: resources?, templates: templates? }))
 }
@@ -105,12 +105,12 @@ pub(super) struct Contents {
     responses((status = 200, body = Contents), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn read(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
-    Body(read): Body<Read>,
-) -> Answer<Contents> {
-    let contents = world.host.read_resource_for(&caller, &name, &read.uri).await?;
+    Body(request): Body<Read>,
+) -> JsonResult<Contents> {
+    let contents = world.host.read_resource_for(&caller, &name, &request.uri).await?;
     Ok(Json(Contents { contents }))
 }
 
@@ -125,7 +125,7 @@ pub(super) struct Prompts {
 #[utoipa::path(get, path = "/api/v1/servers/{name}/prompts", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Prompts), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
-pub(super) async fn prompts(Extension(world): State, Path(name): Path<String>) -> Answer<Prompts> {
+pub(super) async fn prompts(Extension(world): WorldExtension, Path(name): Path<String>) -> JsonResult<Prompts> {
     Ok(Json(Prompts { prompts: world.host.prompts(&name).await? }))
 }
 
@@ -145,11 +145,11 @@ pub(super) struct GetPrompt {
     responses((status = 200, body = Object), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn prompt(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
-    Body(prompt): Body<GetPrompt>,
-) -> Answer<mcp::PromptResult> {
-    let result = world.host.get_prompt_for(&caller, &name, &prompt.name, &prompt.arguments).await?;
+    Body(request): Body<GetPrompt>,
+) -> JsonResult<mcp::PromptResult> {
+    let result = world.host.get_prompt_for(&caller, &name, &request.name, &request.arguments).await?;
     Ok(Json(result))
 }

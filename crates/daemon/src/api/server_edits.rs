@@ -12,7 +12,7 @@ use toolrack_config::{Scope, edit::Edited};
 use toolrack_host::Caller;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Body, Path, Query, SentBy, State};
+use super::{ApiError, Body, JsonResult, Path, Query, SentBy, WorldExtension};
 use crate::{
     shown::Problem,
     world::{AddedEntry, Change, NewEntries, World},
@@ -141,20 +141,20 @@ pub(super) async fn add_all(
     responses((status = 200, body = FileChange), (status = 201, body = FileChange), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn add(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
-    Body(new): Body<NewServer>,
+    Body(request): Body<NewServer>,
 ) -> Result<(StatusCode, Json<FileChange>), ApiError> {
-    if let Err(error) = toolrack_host::ServerName::new(&*new.name) {
+    if let Err(error) = toolrack_host::ServerName::new(&*request.name) {
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_ENTRY", error.to_string()));
     }
-    let NewServer { name, scope, entry, dry_run, replace, plain } = new;
+    let NewServer { name, scope, entry, dry_run, replace, plain } = request;
     let entries = BTreeMap::from([(name, entry)]);
     let additions = NewEntries { scope: scope.into(), entries, replace, plain };
     let added = add_all(&world, additions, dry_run, &caller).await?.pop();
-    let edited = added.ok_or_else(|| ApiError::internal("the entry was not added"))?;
+    let file_change = added.ok_or_else(|| ApiError::internal("the entry was not added"))?;
     let status = if dry_run { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, Json(edited)))
+    Ok((status, Json(file_change)))
 }
 
 /// A changed entry.
@@ -175,12 +175,12 @@ pub(super) struct EntryRevision {
     responses((status = 200, body = FileChange), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 412, body = ApiError), (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn revise(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
     headers: HeaderMap,
     Body(revision): Body<EntryRevision>,
-) -> Answer<FileChange> {
+) -> JsonResult<FileChange> {
     let seen_hash = headers.get(header::IF_MATCH).and_then(|tag| tag.to_str().ok());
     // `If-Match: *` accepts any version (RFC 9110, section 13.1.1).
     let seen_hash = seen_hash.filter(|tag| *tag != "*").map(|tag| tag.trim_matches('"').to_owned());
@@ -204,11 +204,11 @@ pub(super) struct DryRunQuery {
     responses((status = 200, body = FileChange), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn remove(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
     Query(query): Query<DryRunQuery>,
-) -> Answer<FileChange> {
+) -> JsonResult<FileChange> {
     edit(&world, &name, Change::Remove, query.dry_run, &caller).await.map(Json)
 }
 
@@ -217,10 +217,10 @@ pub(super) async fn remove(
     responses((status = 200, body = FileChange), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn enable(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
-) -> Answer<FileChange> {
+) -> JsonResult<FileChange> {
     world.resume_server(&name).await?;
     edit(&world, &name, Change::Switch(true), /* dry_run */ false, &caller).await.map(Json)
 }
@@ -230,9 +230,9 @@ pub(super) async fn enable(
     responses((status = 200, body = FileChange), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn disable(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
-) -> Answer<FileChange> {
+) -> JsonResult<FileChange> {
     edit(&world, &name, Change::Switch(false), /* dry_run */ false, &caller).await.map(Json)
 }

@@ -13,7 +13,7 @@ use toolrack_config::{Entry, Loaded, edit::EditTarget};
 use toolrack_host::{Caller, FailureText, Principal, ServerStatus, State as HostState};
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, SentBy, State};
+use super::{ApiError, Body, JsonResult, Path, SentBy, WorldExtension};
 use crate::{
     rights::Right,
     routes::check_right,
@@ -182,10 +182,12 @@ fn shown_state(word: &'static str, is_stopped: bool) -> &'static str {
 /// Every configured server, as `reader` may see it.
 fn all_servers(world: &World, reader: &Principal) -> Vec<Server> {
     let loaded = world.loaded();
-    let status = world.host.status().into_iter().map(|status| (status.name.to_string(), status));
-    let mut status: BTreeMap<_, _> = status.collect();
-    let shown = loaded.entries.iter().filter(|entry| world.has_server(&entry.name));
-    shown.map(|entry| Server::new(entry, status.remove(&entry.name), world).visible_to(reader, world)).collect()
+    let statuses = world.host.status().into_iter().map(|status| (status.name.to_string(), status));
+    let mut status_by_name: BTreeMap<_, _> = statuses.collect();
+    let visible_entries = loaded.entries.iter().filter(|entry| world.has_server(&entry.name));
+    visible_entries
+        .map(|entry| Server::new(entry, status_by_name.remove(&entry.name), world).visible_to(reader, world))
+        .collect()
 }
 
 /// The name and the state of each configured server.
@@ -200,14 +202,14 @@ pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
 }
 
 /// The entry of this name. An error if the configuration has none, or if it belongs to no server of this world.
-pub(super) fn entry<'a>(world: &World, loaded: &'a Loaded, name: &str) -> Result<&'a Entry, ApiError> {
+pub(super) fn find_entry<'a>(world: &World, loaded: &'a Loaded, name: &str) -> Result<&'a Entry, ApiError> {
     loaded.entry(name).filter(|_| world.has_server(name)).ok_or_else(|| ApiError::no_server(name))
 }
 
 /// The server of this name, as `reader` may see it.
 fn find_server(world: &World, name: &str, reader: &Principal) -> Result<Server, ApiError> {
     let loaded = world.loaded();
-    let entry = entry(world, &loaded, name)?;
+    let entry = find_entry(world, &loaded, name)?;
     let status = world.host.status().into_iter().find(|status| status.name.as_str() == name);
     Ok(Server::new(entry, status, world).visible_to(reader, world))
 }
@@ -219,7 +221,10 @@ fn accepted_response(world: &World, name: &str, caller: &Caller) -> Result<Respo
 
 /// All servers and their states.
 #[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses((status = 200, body = Servers)))]
-pub(super) async fn list(Extension(world): State, Extension(principal): Extension<Principal>) -> Json<Servers> {
+pub(super) async fn list(
+    Extension(world): WorldExtension,
+    Extension(principal): Extension<Principal>,
+) -> Json<Servers> {
     world.findings_cache.for_catalog(world.host.catalog()).await;
     let problems = if Right::Operate.is_held_by(&principal) { world.problems() } else { Vec::new() };
     Json(Servers { servers: all_servers(&world, &principal), problems: problems.iter().map(Problem::from).collect() })
@@ -230,7 +235,7 @@ pub(super) async fn list(Extension(world): State, Extension(principal): Extensio
     params(("name" = String, Path)),
     responses((status = 200, body = Server), (status = 404, body = ApiError)))]
 pub(super) async fn get(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     Extension(principal): Extension<Principal>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -245,7 +250,7 @@ pub(super) async fn get(
 #[utoipa::path(post, path = "/api/v1/servers/{name}/connect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn connect(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -267,12 +272,12 @@ pub(super) async fn connect(
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disconnect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError)))]
 pub(super) async fn disconnect(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     check_may_control(&world, &name, &caller)?;
-    entry(&world, &world.loaded(), &name)?;
+    find_entry(&world, &world.loaded(), &name)?;
     world.stop_server(&name).await?;
     accepted_response(&world, &name, &caller)
 }
@@ -282,7 +287,7 @@ pub(super) async fn disconnect(
 #[utoipa::path(post, path = "/api/v1/servers/{name}/reconnect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn reconnect(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -308,7 +313,7 @@ fn check_may_control(world: &World, name: &str, caller: &Caller) -> Result<(), A
 /// Refuses a server that must not run, because it is disabled, broken or not trusted.
 pub(super) fn check_may_run(world: &World, name: &str) -> Result<(), ApiError> {
     let loaded = world.loaded();
-    let entry = entry(world, &loaded, name)?;
+    let entry = find_entry(world, &loaded, name)?;
     let (code, message, hint) = if !entry.is_valid {
         (
             "BROKEN_ENTRY",
@@ -344,8 +349,8 @@ struct TestStep {
 /// Tests each step on the way from a server's entry to its tools, and says which one failed.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/test", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = TestResult), (status = 404, body = ApiError)))]
-pub(super) async fn test(Extension(world): State, Path(name): Path<String>) -> Answer<TestResult> {
-    entry(&world, &world.loaded(), &name)?;
+pub(super) async fn test(Extension(world): WorldExtension, Path(name): Path<String>) -> JsonResult<TestResult> {
+    find_entry(&world, &world.loaded(), &name)?;
     let why = world.host.why(&name);
     let steps = why.steps.into_iter().map(|step| TestStep { stage: step.stage, ok: step.ok, what: step.what });
     Ok(Json(TestResult { server: name, ok: why.present, steps: steps.collect() }))
@@ -353,7 +358,7 @@ pub(super) async fn test(Extension(world): State, Path(name): Path<String>) -> A
 
 /// The states of all servers, for programs that use only this part of the API.
 #[utoipa::path(get, path = "/api/agents/mcp", tag = "agents", responses((status = 200, body = Servers)))]
-pub(super) async fn states(world: State, principal: Extension<Principal>) -> Json<Servers> {
+pub(super) async fn states(world: WorldExtension, principal: Extension<Principal>) -> Json<Servers> {
     list(world, principal).await
 }
 
@@ -371,7 +376,7 @@ pub(super) struct ReconnectRequest {
 #[utoipa::path(post, path = "/api/agents/mcp/reconnect", tag = "agents", request_body = ReconnectRequest,
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn reconnect_named(
-    world: State,
+    world: WorldExtension,
     caller: SentBy,
     Body(ReconnectRequest { server }): Body<ReconnectRequest>,
 ) -> Result<Response, ApiError> {

@@ -13,7 +13,7 @@ use toolrack_store::{
 };
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Path, Query, SentBy, State, no_content};
+use super::{ApiError, JsonResult, Path, Query, SentBy, WorldExtension, no_content};
 use crate::{rights::Right, routes::check_right, shown::sessions::Conversation, world::World};
 
 /// The default and the maximum number of sessions in one answer.
@@ -56,19 +56,19 @@ pub(super) struct Sessions {
     total: u64,
 }
 
-fn store(world: &World) -> Result<&Store, ApiError> {
+fn require_store(world: &World) -> Result<&Store, ApiError> {
     world.store.as_ref().ok_or_else(ApiError::no_store)
 }
 
 /// Finds the conversation of the caller that `reference` names: an id, the beginning of an id, or `last`. An
 /// administrator can also find conversations of other members, by the full id.
-async fn find(store: &Store, caller: &Caller, reference: &str) -> Result<(Session, Owner), ApiError> {
+async fn find_session(store: &Store, caller: &Caller, reference: &str) -> Result<(Session, Owner), ApiError> {
     let principal = caller.principal();
-    let own = store.find_session(reference, OwnerFilter::Of(principal)).await;
+    let own_session = store.find_session(reference, OwnerFilter::Of(principal)).await;
     let id = Uuid::try_parse(reference).ok().filter(|_| Right::Administer.is_held_by(principal));
-    match (own, id) {
+    match (own_session, id) {
         (Err(StoreError::UnknownSession { .. }), Some(id)) => Ok((store.session(id).await?, Owner::OtherMember)),
-        (own, _) => Ok((own?, Owner::Caller)),
+        (own_session, _) => Ok((own_session?, Owner::Caller)),
     }
 }
 
@@ -81,8 +81,8 @@ enum Owner {
 
 /// Finds a conversation to read. If an administrator reads a conversation of another member, the audit log records
 /// that.
-async fn find_to_read(store: &Store, caller: &Caller, reference: &str) -> Result<Session, ApiError> {
-    let (session, owner) = find(store, caller, reference).await?;
+async fn find_session_to_read(store: &Store, caller: &Caller, reference: &str) -> Result<Session, ApiError> {
+    let (session, owner) = find_session(store, caller, reference).await?;
     if owner == Owner::OtherMember {
         store.record_reading(&session, caller).await?;
     }
@@ -94,12 +94,12 @@ async fn find_to_read(store: &Store, caller: &Caller, reference: &str) -> Result
     responses((status = 200, body = Sessions), (status = 403, body = ApiError), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn list(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Query(params): Query<SessionsQuery>,
-) -> Answer<Sessions> {
-    let store = store(&world)?;
-    let whose = match params.of {
+) -> JsonResult<Sessions> {
+    let store = require_store(&world)?;
+    let owner_filter = match params.of {
         ConversationsOf::Me => OwnerFilter::Of(caller.principal()),
         ConversationsOf::All => {
             check_right(Right::Administer, caller.principal())?;
@@ -107,17 +107,17 @@ pub(super) async fn list(
         }
     };
     let after = match &params.after {
-        Some(id) => Some(store.find_session(id, whose).await?),
+        Some(id) => Some(store.find_session(id, owner_filter).await?),
         None => None,
     };
     let query = SessionQuery {
-        whose,
+        whose: owner_filter,
         search: params.q,
         after: after.map(|session| (session.updated_at, session.id)),
         limit: params.limit.unwrap_or(DEFAULT_SESSIONS).min(MAX_SESSIONS),
     };
     let sessions = store.sessions(&query).await?;
-    let total = store.session_totals(whose).await?.sessions;
+    let total = store.session_totals(owner_filter).await?.sessions;
     Ok(Json(Sessions { sessions: sessions.iter().map(Conversation::from).collect(), total }))
 }
 
@@ -151,7 +151,7 @@ async fn messages_from(
     limit: usize,
 ) -> Result<(Vec<TranscriptMessage>, Option<u64>), ApiError> {
     // One message more than `limit` shows whether any follow.
-    let mut messages = store(world)?.messages(session.id, from, limit + 1).await?;
+    let mut messages = require_store(world)?.messages(session.id, from, limit + 1).await?;
     let has_more = messages.len() > limit;
     messages.truncate(limit);
     let next = messages.last().map(|last| last.position).filter(|_| has_more);
@@ -164,12 +164,12 @@ async fn messages_from(
     responses((status = 200, body = Transcript), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn get(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(id): Path<String>,
     Query(page): Query<PageQuery>,
-) -> Answer<Transcript> {
-    let session = find_to_read(store(&world)?, &caller, &id).await?;
+) -> JsonResult<Transcript> {
+    let session = find_session_to_read(require_store(&world)?, &caller, &id).await?;
     let from = page.after.map_or(0, |after| after.saturating_add(1));
     let limit = page.limit.unwrap_or(MAX_MESSAGES).clamp(1, MAX_MESSAGES);
     let (messages, next) = messages_from(&world, &session, from, limit).await?;
@@ -182,12 +182,12 @@ pub(super) async fn get(
     responses((status = 204), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn delete(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
-    let store = store(&world)?;
-    let (session, owner) = find(store, &caller, &id).await?;
+    let store = require_store(&world)?;
+    let (session, owner) = find_session(store, &caller, &id).await?;
     if session.id.to_string() != id {
         let error = ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_SESSION", "no conversation has this id");
         return Err(error.hint("give the full id, as GET /api/v1/sessions lists it"));
@@ -222,19 +222,19 @@ enum ExportFormat {
     responses((status = 200, content_type = "text/markdown", body = String), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn export(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
     Path(id): Path<String>,
     Query(query): Query<ExportQuery>,
 ) -> Result<Response, ApiError> {
-    let mut session = find_to_read(store(&world)?, &caller, &id).await?;
+    let mut session = find_session_to_read(require_store(&world)?, &caller, &id).await?;
     // The API conceals secrets only in JSON answers, and this answer is a file.
     session.title = world.secrets.conceal(&session.title).into_owned();
     let (mut messages, mut next) = messages_from(&world, &session, 0, MAX_MESSAGES).await?;
     while let Some(last) = next {
-        let (more, following) = messages_from(&world, &session, last + 1, MAX_MESSAGES).await?;
-        messages.extend(more);
-        next = following;
+        let (next_messages, following_page) = messages_from(&world, &session, last + 1, MAX_MESSAGES).await?;
+        messages.extend(next_messages);
+        next = following_page;
     }
     let (content_type, extension, text) = match query.format {
         ExportFormat::Md => ("text/markdown; charset=utf-8", "md", markdown::document(&session, &messages)),

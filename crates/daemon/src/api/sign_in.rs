@@ -5,7 +5,7 @@ use serde::Deserialize;
 use toolrack_host::spec::Transport;
 use utoipa::ToSchema;
 
-use super::{Answer, ApiError, Body, Path, State, no_content, servers::check_may_run};
+use super::{ApiError, Body, JsonResult, Path, WorldExtension, no_content, servers::check_may_run};
 use crate::world::{NoSignIn, PasteRefused, SignInStatus};
 
 /// Begins to sign in to a server, and cancels an earlier sign-in. Open the page in the answer in a browser on the
@@ -15,21 +15,21 @@ use crate::world::{NoSignIn, PasteRefused, SignInStatus};
     responses((status = 202, body = SignInStatus), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 502, body = ApiError)))]
 pub(super) async fn begin(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     Path(name): Path<String>,
 ) -> Result<(StatusCode, Json<SignInStatus>), ApiError> {
     check_may_run(&world, &name)?;
     let loaded = world.loaded();
-    let found = loaded.desired.get_key_value(name.as_str());
-    let (server, spec) = found.ok_or_else(|| ApiError::no_server(&name))?;
+    let configured = loaded.desired.get_key_value(name.as_str());
+    let (server, spec) = configured.ok_or_else(|| ApiError::no_server(&name))?;
     let no_sign_in = |message: &str, hint: &str| {
         ApiError::new(StatusCode::CONFLICT, "NO_SIGN_IN", message).hint(hint).server(&*name)
     };
     let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
         return Err(no_sign_in("it runs on this machine and needs no sign-in", "give it what it needs in `env`"));
     };
-    let has_header = http.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
-    if has_header || http.headers_helper.is_some() {
+    let sends_authorization = http.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+    if sends_authorization || http.headers_helper.is_some() {
         return Err(no_sign_in(
             "its entry says which headers are sent",
             "take `Authorization` or `headers_helper` out of it",
@@ -49,7 +49,7 @@ pub(super) async fn begin(
 /// The state of the last sign-in to a server.
 #[utoipa::path(get, path = "/api/v1/servers/{name}/sign-in", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = SignInStatus), (status = 404, body = ApiError)))]
-pub(super) async fn get(Extension(world): State, Path(name): Path<String>) -> Answer<SignInStatus> {
+pub(super) async fn get(Extension(world): WorldExtension, Path(name): Path<String>) -> JsonResult<SignInStatus> {
     let sign_in = world.sign_in_status(&name);
     sign_in.map(Json).ok_or_else(|| ApiError::not_found("no sign-in to it has begun").server(name))
 }
@@ -68,7 +68,7 @@ pub(super) struct BrowserAddress {
     params(("name" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError)))]
 pub(super) async fn came_back(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     Path(name): Path<String>,
     Body(BrowserAddress { address }): Body<BrowserAddress>,
 ) -> Result<Response, ApiError> {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use toolrack_host::{CatalogTool, Selection, ServerName, mcp::Annotations};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Path, Query, State};
+use super::{ApiError, JsonResult, Path, Query, WorldExtension};
 use crate::shown::Finding;
 
 /// The maximum number of tools in one answer. Without a search, this is also the default.
@@ -96,13 +96,13 @@ impl Tool {
 /// The tools of all servers, or those that match some words.
 #[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(ToolsQuery),
     responses((status = 200, body = Tools), (status = 404, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, Query(params): Query<ToolsQuery>) -> Answer<Tools> {
+pub(super) async fn list(Extension(world): WorldExtension, Query(params): Query<ToolsQuery>) -> JsonResult<Tools> {
     let catalog = world.host.catalog();
     let mut selection = Selection::all();
     if let Some(server) = &params.server {
         let name = ServerName::new(server.as_str()).map_err(|_| ApiError::no_server(server))?;
         let is_running = || world.host.status().iter().any(|status| status.name == name);
-        if super::servers::entry(&world, &world.loaded(), server).is_err() && !is_running() {
+        if super::servers::find_entry(&world, &world.loaded(), server).is_err() && !is_running() {
             return Err(ApiError::no_server(server));
         }
         selection = selection.of_servers([name]);
@@ -153,23 +153,26 @@ pub(super) struct WholeTool {
 #[utoipa::path(get, path = "/api/v1/tools/{server}/{tool}", tag = "tools",
     params(("server" = String, Path), ("tool" = String, Path)),
     responses((status = 200, body = WholeTool), (status = 404, body = ApiError)))]
-pub(super) async fn get(Extension(world): State, Path((server, tool)): Path<(String, String)>) -> Answer<WholeTool> {
+pub(super) async fn get(
+    Extension(world): WorldExtension,
+    Path((server, tool)): Path<(String, String)>,
+) -> JsonResult<WholeTool> {
     let catalog = world.host.catalog();
-    let mut all = catalog.tools().chain(catalog.quarantined());
-    let found = all.find(|entry| entry.server.as_str() == server && entry.tool().name == tool);
-    let found = found.ok_or_else(|| ApiError::not_found("there is no such tool").server(server.as_str()))?;
-    let status = world.host.status().into_iter().find(|status| status.name == found.server);
+    let mut all_tools = catalog.tools().chain(catalog.quarantined());
+    let entry = all_tools.find(|entry| entry.server.as_str() == server && entry.tool().name == tool);
+    let entry = entry.ok_or_else(|| ApiError::not_found("there is no such tool").server(server.as_str()))?;
+    let status = world.host.status().into_iter().find(|status| status.name == entry.server);
     let quarantined_tools = status.into_iter().flat_map(|status| status.quarantined);
     let quarantined = quarantined_tools
         .filter(|quarantined| !quarantined.usable && quarantined.tool == tool)
         .map(|quarantined| quarantined.cause.to_string());
-    let findings: Vec<_> = catalog.findings_of(found).into_iter().map(Finding::from).collect();
+    let findings: Vec<_> = catalog.findings_of(entry).into_iter().map(Finding::from).collect();
     // The schemas stay as the server wrote them, because its author chose the order of the properties.
     Ok(Json(WholeTool {
-        tool: Tool::new(found, findings.len(), /* score */ None),
-        input_schema: found.tool().input_schema.clone(),
-        output_schema: found.tool().output_schema.clone(),
-        definition: found.definition_hash().to_string(),
+        tool: Tool::new(entry, findings.len(), /* score */ None),
+        input_schema: entry.tool().input_schema.clone(),
+        output_schema: entry.tool().output_schema.clone(),
+        definition: entry.definition_hash().to_string(),
         quarantined: quarantined.last(),
         findings,
     }))

@@ -1,5 +1,5 @@
-//! Lists what waits for a user's agreement, and takes the decision: entries of projects to run, and tools that differ
-//! from their pins (the definitions that were trusted).
+//! Lists what waits for a user's agreement, and takes the user's decisions. Two things wait: entries of a project's
+//! file, until a user agrees to run them, and tools that differ from their pins (the definitions that a user trusted).
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use toolrack_host::{
 use toolrack_store::{QuarantinedTool as StoredTool, Refusal};
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, SentBy, State, concealed, no_content};
+use super::{ApiError, Body, SentBy, WorldExtension, concealed, no_content};
 use crate::{
     rights::Right,
     shown::{self, Finding},
@@ -148,11 +148,11 @@ struct TrustedEntry {
 /// servers get tools alone.
 #[utoipa::path(get, path = "/api/v1/trust", tag = "trust",
     responses((status = 200, body = Trust), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Result<Response, ApiError> {
+pub(super) async fn list(Extension(world): WorldExtension, SentBy(caller): SentBy) -> Result<Response, ApiError> {
     let loaded = world.loaded();
-    let (operates, may_agree) =
+    let (is_operator, may_agree) =
         (Right::Operate.is_held_by(caller.principal()), Right::Install.is_held_by(caller.principal()));
-    let approvals = if operates { world.approvals().await? } else { Vec::new() };
+    let approvals = if is_operator { world.approvals().await? } else { Vec::new() };
     let agreed_version = |entry: &Entry| {
         let is_for_entry = |approval: &&toolrack_store::Approval| {
             Some(&approval.project) == entry.project.as_ref() && approval.name == entry.name
@@ -166,7 +166,7 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Res
     let is_refused = |shown: &PendingEntry| {
         refusals.iter().any(|refusal| refusal.covers(shown.project.as_ref(), &shown.name, &shown.hash))
     };
-    let is_pending = |entry: &&Entry| operates && entry.trust == EntryTrust::Pending && entry.is_valid;
+    let is_pending = |entry: &&Entry| is_operator && entry.trust == EntryTrust::Pending && entry.is_valid;
     // Only entries of projects need an agreement, so the others are left out.
     let pending = loaded.entries.iter().filter(is_pending).filter_map(|entry| {
         // A user must see everything that they agree to. For all others, it can have secrets of the tenant.
@@ -199,7 +199,7 @@ pub(super) async fn list(Extension(world): State, SentBy(caller): SentBy) -> Res
     // Values that a trusted server received count as secrets. Its author may have chosen them, so they must not be used
     // to hide parts of the next proposal. A user may still agree to an entry that was refused.
     let plain_fields: &[&str] = if may_agree { &["pending", "refused"] } else { &[] };
-    Ok(concealed::answer_except(&world, plain_fields, &trust))
+    Ok(concealed::answer_with_plain_fields(&world, plain_fields, &trust))
 }
 
 /// An entry as it was shown.
@@ -217,12 +217,12 @@ pub(super) struct Approve {
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn approve(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
-    Body(shown): Body<Approve>,
+    Body(request): Body<Approve>,
 ) -> Result<Response, ApiError> {
     let loaded = world.loaded();
-    let entry = entry_as_shown(&loaded, &shown)?;
+    let entry = require_unchanged_entry(&loaded, &request)?;
     if world.store.is_none() {
         return Err(ApiError::no_store());
     }
@@ -236,34 +236,34 @@ pub(super) async fn approve(
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn refuse(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
-    Body(shown): Body<Approve>,
+    Body(request): Body<Approve>,
 ) -> Result<Response, ApiError> {
     let loaded = world.loaded();
-    let entry = entry_as_shown(&loaded, &shown)?;
+    let entry = require_unchanged_entry(&loaded, &request)?;
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     if entry.trust != EntryTrust::Pending {
         let message = "the entry does not wait for an agreement";
         return Err(ApiError::new(StatusCode::CONFLICT, "NOT_PENDING", message)
             .hint("an agreement is taken back with POST /api/v1/trust/revoke")
-            .server(shown.name));
+            .server(request.name));
     }
-    let Approve { project, name, hash } = shown;
+    let Approve { project, name, hash } = request;
     store.refuse(&Refusal { project: project.into(), name, hash }, &caller).await?;
     Ok(no_content())
 }
 
-/// The entry that was shown, if it is still the same.
-fn entry_as_shown<'a>(loaded: &'a Loaded, shown: &Approve) -> Result<&'a Entry, ApiError> {
-    let project = PathBuf::from(&shown.project);
-    let entry = loaded.entry(&shown.name).filter(|entry| entry.project.as_ref() == Some(&project));
-    let entry = entry.ok_or_else(|| ApiError::no_server(&shown.name))?;
-    if entry.agreement != shown.hash {
+/// The entry of the request, if it is still as it was shown to the user.
+fn require_unchanged_entry<'a>(loaded: &'a Loaded, request: &Approve) -> Result<&'a Entry, ApiError> {
+    let project = PathBuf::from(&request.project);
+    let entry = loaded.entry(&request.name).filter(|entry| entry.project.as_ref() == Some(&project));
+    let entry = entry.ok_or_else(|| ApiError::no_server(&request.name))?;
+    if entry.agreement != request.hash {
         let message = "the entry has changed meanwhile";
         return Err(ApiError::new(StatusCode::CONFLICT, "CHANGED", message)
             .hint("look at it again before you decide")
-            .server(shown.name.as_str()));
+            .server(request.name.as_str()));
     }
     Ok(entry)
 }
@@ -282,13 +282,13 @@ pub(super) struct Revoke {
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn revoke(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
-    Body(revocation): Body<Revoke>,
+    Body(request): Body<Revoke>,
 ) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    if !store.revoke(&PathBuf::from(&revocation.project), &revocation.name, &caller).await? {
-        return Err(ApiError::not_found("no user has agreed to run this entry").server(revocation.name));
+    if !store.revoke(&PathBuf::from(&request.project), &request.name, &caller).await? {
+        return Err(ApiError::not_found("no user has agreed to run this entry").server(request.name));
     }
     world.reload().await?;
     Ok(no_content())
@@ -310,29 +310,29 @@ pub(super) struct ApproveTool {
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn approve_tool(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     SentBy(caller): SentBy,
-    Body(shown): Body<ApproveTool>,
+    Body(request): Body<ApproveTool>,
 ) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let is_tool = |stored: &StoredTool| {
-        stored.pinned_server.server.as_str() == shown.server && stored.mismatch.tool == shown.tool
+        stored.pinned_server.server.as_str() == request.server && stored.mismatch.tool == request.tool
     };
     let quarantined = quarantined_tools(&world).await?.into_iter().find(is_tool);
     let quarantined = quarantined
-        .ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(shown.server.as_str()))?;
+        .ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(request.server.as_str()))?;
     // `release` compares the hash once more in its transaction, because the definition may change before that.
-    let hash = DefinitionHash::parse(&shown.hash).filter(|hash| *hash == quarantined.mismatch.definition.hash);
+    let hash = DefinitionHash::parse(&request.hash).filter(|hash| *hash == quarantined.mismatch.definition.hash);
     let released = match hash {
-        Some(hash) => store.release(&quarantined.pinned_server, &shown.tool, hash, &caller).await?,
+        Some(hash) => store.release(&quarantined.pinned_server, &request.tool, hash, &caller).await?,
         None => false,
     };
     if !released {
         return Err(ApiError::new(StatusCode::CONFLICT, "CHANGED", "the tool has changed meanwhile")
             .hint("look at it again before you approve it")
-            .server(shown.server));
+            .server(request.server));
     }
     // Fails only if the server was removed from the configuration meanwhile, and then it needs no message.
-    let _ = world.host.pins_changed(&shown.server);
+    let _ = world.host.pins_changed(&request.server);
     Ok(no_content())
 }

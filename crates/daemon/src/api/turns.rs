@@ -27,8 +27,8 @@ use toolrack_store::{
 use utoipa::ToSchema;
 
 use super::{
-    ApiError, Body, Path, State,
-    calls::{event, work_name},
+    ApiError, Body, Path, WorldExtension,
+    calls::{make_event, work_name},
     cancel_response,
 };
 use crate::{
@@ -69,41 +69,42 @@ pub(super) struct NewTurn {
     responses((status = 200, content_type = "text/event-stream", body = String), (status = 403, body = ApiError),
         (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 422, body = ApiError)))]
 pub(super) async fn begin(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     Extension(principal): Extension<Principal>,
-    Body(new): Body<NewTurn>,
+    Body(request): Body<NewTurn>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
-    if let Some(model) = &new.model {
+    if let Some(model) = &request.model {
         check_right(right_to_choose(model), &principal)?;
     }
-    let name = new.id.as_ref().map(|id| work_name(&principal, id));
-    let running = world.work_in_progress.begin(WorkKind::Turn, name)?;
-    let chosen =
-        (world.models)(new.model.clone(), world.loaded()).await.map_err(|NoModel { code, message, hint }| {
+    let name = request.id.as_ref().map(|id| work_name(&principal, id));
+    let running_turn = world.work_in_progress.begin(WorkKind::Turn, name)?;
+    let chosen_model =
+        (world.models)(request.model.clone(), world.loaded()).await.map_err(|NoModel { code, message, hint }| {
             let error = ApiError::new(StatusCode::CONFLICT, code, message);
             match hint {
                 Some(hint) => error.hint(hint),
                 None => error,
             }
         })?;
-    check_price(&world, &chosen)?;
-    let (journal, claim, opened) =
-        open_conversation(&world, &principal, new.session.as_deref(), chosen.model.name()).await?;
-    let turn = new_or_resumed_turn(opened, &new.text, &chosen)?;
-    let mut agent = make_agent(&world, chosen, parse_selection(new.servers.as_deref(), new.tools.as_deref())?).await;
+    check_price(&world, &chosen_model)?;
+    let (journal, claim, opened_session) =
+        open_conversation(&world, &principal, request.session.as_deref(), chosen_model.model.name()).await?;
+    let turn = new_or_resumed_turn(opened_session, &request.text, &chosen_model)?;
+    let mut agent =
+        make_agent(&world, chosen_model, parse_selection(request.servers.as_deref(), request.tools.as_deref())?).await;
     agent.caller = world.questions.caller(principal, Way::Agent).with_conversation(journal.prefix());
-    if let Some(id) = new.id {
+    if let Some(id) = request.id {
         agent.caller = agent.caller.with_request(id);
     }
     // Check the quotas now, so that a refusal is the answer; the refusals of later requests are events of the stream.
     drop(agent.host.begin(&agent.caller, Work::Model, agent.model.name())?);
-    let (sender, events) = mpsc::channel(MAX_CHANNEL_EVENTS);
-    let mut live = LiveTurn::new(Arc::clone(&world), agent.host.clone(), journal, sender);
-    live.claim = claim;
+    let (event_sender, events) = mpsc::channel(MAX_CHANNEL_EVENTS);
+    let mut live_turn = LiveTurn::new(Arc::clone(&world), agent.host.clone(), journal, event_sender);
+    live_turn.claim = claim;
     // The turn sends its events to the channel, so its future adds no item to the stream.
-    let end = run_to_end(agent, turn, live, running).into_stream().filter_map(async |()| None);
+    let turn_end = run_to_end(agent, turn, live_turn, running_turn).into_stream().filter_map(async |()| None);
     let events = stream::unfold(events, async |mut events| Some((events.recv().await?, events)));
-    Ok(Sse::new(stream::select(events, end).map(Ok)).keep_alive(KeepAlive::default()))
+    Ok(Sse::new(stream::select(events, turn_end).map(Ok)).keep_alive(KeepAlive::default()))
 }
 
 /// The right to choose a model other than the configured one. A right is needed because another model can cost more, or
@@ -114,11 +115,11 @@ fn right_to_choose(model: &str) -> Right {
 }
 
 /// Refuses a model without a known price if a quota limits what models cost, because that quota would never be used up.
-fn check_price(world: &World, chosen: &ChosenModel) -> Result<(), ApiError> {
-    if chosen.has_price || !world.quotas.bounds(Quantity::Dollars) {
+fn check_price(world: &World, chosen_model: &ChosenModel) -> Result<(), ApiError> {
+    if chosen_model.has_price || !world.quotas.bounds(Quantity::Dollars) {
         return Ok(());
     }
-    let name = chosen.model.name();
+    let name = chosen_model.model.name();
     let message = format!("the price of {name} is not known, and a quota of the tenant limits what models cost");
     Err(ApiError::new(StatusCode::CONFLICT, "PRICE_UNKNOWN", message)
         .hint("write what a million tokens cost into toolrack.toml: `[model] price = { input = …, output = … }`"))
@@ -128,7 +129,7 @@ fn check_price(world: &World, chosen: &ChosenModel) -> Result<(), ApiError> {
 #[utoipa::path(delete, path = "/api/v1/turns/{id}", tag = "conversations", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(
-    Extension(world): State,
+    Extension(world): WorldExtension,
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -157,8 +158,8 @@ async fn open_conversation(
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let session = store.find_session(session, OwnerFilter::Of(principal)).await?;
     let claim = store.claim(&session).map_err(busy_error)?;
-    let (journal, opened) = Journal::open(store, session, model, conceal).await?;
-    Ok((journal, Some(claim), opened))
+    let (journal, opened_session) = Journal::open(store, session, model, conceal).await?;
+    Ok((journal, Some(claim), opened_session))
 }
 
 /// Returns a function that hides secrets in a text: those that servers have received until the function is called.
@@ -168,17 +169,21 @@ fn concealer(world: &World) -> Conceal {
 }
 
 /// The turn that answers `text`. If `text` is empty, the interrupted turn of the conversation.
-fn new_or_resumed_turn(opened: OpenedSession, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
-    let OpenedSession { messages, interrupted_turn } = opened;
-    let resumed = interrupted_turn.map(|state| Turn::resume(messages.clone(), state, chosen.limits));
+fn new_or_resumed_turn(
+    opened_session: OpenedSession,
+    text: &str,
+    chosen_model: &ChosenModel,
+) -> Result<Turn, ApiError> {
+    let OpenedSession { messages, interrupted_turn } = opened_session;
+    let resumed_turn = interrupted_turn.map(|state| Turn::resume(messages.clone(), state, chosen_model.limits));
     if text.trim().is_empty() {
         let message = "there is no message, and no interrupted turn to continue";
-        return resumed.ok_or_else(|| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "NOTHING_SAID", message));
+        return resumed_turn.ok_or_else(|| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "NOTHING_SAID", message));
     }
     // `Turn::resume` has added a result for each interrupted call, which the model must see before the new message.
-    let mut messages = resumed.map_or(messages, Turn::into_messages);
+    let mut messages = resumed_turn.map_or(messages, Turn::into_messages);
     messages.push(Message::new(Role::User, text));
-    Ok(Turn::new(messages, chosen.limits))
+    Ok(Turn::new(messages, chosen_model.limits))
 }
 
 /// Returns the selection of the tools that the user wants in this turn.
@@ -201,11 +206,11 @@ fn parse_selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Resu
 
 /// Returns the agent that answers with the tools of `selection`. The model sees all of these tools if they leave
 /// enough room for the conversation. If not, the model finds tools by searching.
-async fn make_agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agent {
+async fn make_agent(world: &World, chosen_model: ChosenModel, selection: Selection) -> Agent {
     // The servers of a world that has just begun are still connecting, for example after a move to this replica.
     world.host.settled_within(FIRST_LIST_TIMEOUT).await;
-    let context_tokens = chosen.model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
-    let budget = Budget { context_tokens, max_tools: chosen.model.wire().max_tools(), ..Budget::default() };
+    let context_tokens = chosen_model.model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
+    let budget = Budget { context_tokens, max_tools: chosen_model.model.wire().max_tools(), ..Budget::default() };
     let (host, shown_tools) = match world.host.catalog().offer(&budget, &selection) {
         Offer::All => (world.host.clone(), selection.clone()),
         Offer::Discovery => {
@@ -214,43 +219,44 @@ async fn make_agent(world: &World, chosen: ChosenModel, selection: Selection) ->
             (host, Selection::all().of_servers([discovery]))
         }
     };
-    let mut agent = Agent::new(chosen.model, host);
+    let mut agent = Agent::new(chosen_model.model, host);
     agent.selection = Arc::new(shown_tools);
     agent.findable = Some(Arc::new(selection));
     agent.conceal = Some(concealer(world));
-    agent.max_tokens = chosen.max_tokens;
+    agent.max_tokens = chosen_model.max_tokens;
     agent.renews_tools = world.loaded().settings.tools.refresh == Refresh::Turn;
     agent
 }
 
 /// Runs the turn, and reports how it ended.
-async fn run_to_end(agent: Agent, mut turn: Turn, mut live: LiveTurn, running: RunningWork) {
-    let ended = tokio::select! {
-        ended = agent.run(&mut turn, &mut live) => ended,
-        () = running.cancelled() => Ok(End::Cancelled),
+async fn run_to_end(agent: Agent, mut turn: Turn, mut live_turn: LiveTurn, running_turn: RunningWork) {
+    let outcome = tokio::select! {
+        outcome = agent.run(&mut turn, &mut live_turn) => outcome,
+        () = running_turn.cancelled() => Ok(End::Cancelled),
     };
-    let ended = match ended {
+    let outcome = match outcome {
         Ok(End::Cancelled) => {
-            turn.cancel(&live.answer);
-            live.store(&turn).await.map(|()| End::Cancelled).map_err(AgentError::from)
+            turn.cancel(&live_turn.answer);
+            live_turn.store(&turn).await.map(|()| End::Cancelled).map_err(AgentError::from)
         }
-        ended => ended,
+        outcome => outcome,
     };
-    live.send_held_back();
-    // Released before the last event, because a client that gets that event may begin the next turn immediately.
-    live.claim = None;
-    match ended {
+    live_turn.send_held_back();
+    // Release the claim before the last event, because a client that gets that event may begin the next turn
+    // immediately.
+    live_turn.claim = None;
+    match outcome {
         Ok(end) => {
-            let last = turn.messages().last().filter(|message| message.role == Role::Assistant);
-            live.send(
+            let last_message = turn.messages().last().filter(|message| message.role == Role::Assistant);
+            live_turn.send(
                 "done",
                 json!({
-                    "session": live.journal.id().map(|id| id.to_string()),
+                    "session": live_turn.journal.id().map(|id| id.to_string()),
                     "model": agent.model.name(),
                     "end": end.name(),
                     "reason": end.reason(),
                     "rounds": turn.rounds(),
-                    "text": last.map(|message| message.content.as_str()).unwrap_or_default(),
+                    "text": last_message.map(|message| message.content.as_str()).unwrap_or_default(),
                     "spent": journal::model_use(turn.usage(), turn.cost()),
                 }),
             );
@@ -258,24 +264,24 @@ async fn run_to_end(agent: Agent, mut turn: Turn, mut live: LiveTurn, running: R
         Err(error) => {
             let mut report = match &error {
                 AgentError::Model { error, .. } => json!({ "code": error.code() }),
-                AgentError::OverQuota(over) => shown_error(&over.clone().into()),
+                AgentError::OverQuota(over) => error_object(&over.clone().into()),
                 _ => json!({ "code": "NOT_KEPT" }),
             };
             report["message"] = json!(error.to_string());
-            let session = live.journal.id().map(|id| id.to_string());
-            live.send("error", json!({ "error": report, "session": session }));
+            let session = live_turn.journal.id().map(|id| id.to_string());
+            live_turn.send("error", json!({ "error": report, "session": session }));
         }
     }
-    live.flush().await;
+    live_turn.flush().await;
 }
 
 /// An error as the API shows it in an answer.
-fn shown_error(error: &ApiError) -> Value {
+fn error_object(error: &ApiError) -> Value {
     // Cannot fail, because an error has only texts as keys.
-    serde_json::to_value(error).map(|mut shown| shown["error"].take()).unwrap_or_default()
+    serde_json::to_value(error).map(|mut body| body["error"].take()).unwrap_or_default()
 }
 
-/// Sends the events of a turn to a reader, and stores the conversation.
+/// Sends the events of a running turn to a reader, and stores the conversation.
 struct LiveTurn {
     world: Arc<World>,
     /// The host as the model sees it.
@@ -335,20 +341,20 @@ impl LiveTurn {
         self.send(name, json!({ "text": text }));
     }
 
-    /// Sends an event, without secrets, or keeps it for a slow reader.
+    /// Sends an event, with secrets hidden. If the reader is too slow, keeps the event until there is room.
     fn send(&mut self, name: &'static str, mut data: Value) {
         conceal(&mut data, &self.world.secrets);
-        if let (Some(("text", last)), "text") = (self.unsent.back_mut(), name)
-            && let (Some(Value::String(before)), Some(more)) = (last.get_mut("text"), data["text"].as_str())
+        if let (Some(("text", last_event)), "text") = (self.unsent.back_mut(), name)
+            && let (Some(Value::String(previous)), Some(addition)) = (last_event.get_mut("text"), data["text"].as_str())
         {
             // A slow reader gets the text in larger pieces.
-            before.push_str(more);
+            previous.push_str(addition);
         } else {
             self.unsent.push_back((name, data));
         }
         while let Some((name, data)) = self.unsent.pop_front() {
             // Without room, the event is not even built.
-            if self.sender.capacity() == 0 || self.sender.try_send(event(name, &data)).is_err() {
+            if self.sender.capacity() == 0 || self.sender.try_send(make_event(name, &data)).is_err() {
                 self.unsent.push_front((name, data));
                 return;
             }
@@ -358,7 +364,7 @@ impl LiveTurn {
     /// Waits until the reader has received all events.
     async fn flush(mut self) {
         while let Some((name, data)) = self.unsent.pop_front() {
-            if self.sender.send(event(name, &data)).await.is_err() {
+            if self.sender.send(make_event(name, &data)).await.is_err() {
                 return;
             }
         }

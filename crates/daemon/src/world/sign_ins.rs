@@ -216,7 +216,7 @@ mod tests {
         ] {
             assert_eq!(redirect_address(&page, other), None, "{other}");
         }
-        let long = format!("http://127.0.0.1:9/callback?state=s1&code={}", "x".repeat(MAX_ADDRESS));
+        let long = format!("http://127.0.0.1:9/callback?state=s1&code={}", "x".repeat(MAX_ADDRESS_BYTES));
         assert_eq!(redirect_address(&page, &long), None);
     }
 
