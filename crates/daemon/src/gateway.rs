@@ -16,7 +16,8 @@
 //! - `incoming` takes notifications, answers of the client, and batches.
 //! - `memory` keeps the `session`s and the parked calls, and `background` ends the idle ones.
 //! - `news` and `subscriptions` send changes to clients.
-//! - `any_client` is the asker of the host; `relay`, `approval` and `value_requests` ask the user behind a client.
+//! - `any_client` takes the questions of the host. `relay`, `approval` and `value_requests` ask the user behind a
+//!   client.
 //! - `tools` and `cursor` make lists, and `tool_call` runs a call of a tool at the host.
 //! - `refusal` makes errors, `options` has the settings, and `protocol_names` the versions and names of MCP.
 
@@ -102,9 +103,9 @@ struct Inner {
     directory: Directory,
     memory: Memory,
     news: NewsSender,
-    /// Limits the requests under way, of all clients and of one member (a user of a team).
+    /// Limits the requests under way, of all clients together and of each member (a user of a team).
     call_limit: FairLimit,
-    /// Limits the streams that stay open for notifications, of all clients and of one member.
+    /// Limits the streams that stay open for notifications, of all clients together and of each member.
     stream_limit: FairLimit,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -123,7 +124,7 @@ impl Inner {
         self.host.settled_within(FIRST_LIST_TIMEOUT).await;
     }
 
-    /// Waits for the server that may have the tool `name`, at most until the gateway is 5 seconds old.
+    /// Waits for the server that may have the tool `name`, at most until the gateway is [`FIRST_LIST_TIMEOUT`] old.
     async fn wait_for_tool(&self, name: &str) {
         // Later, the tools of servers that start again are still in the catalog.
         if self.created_at.elapsed() < FIRST_LIST_TIMEOUT {

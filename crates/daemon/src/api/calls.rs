@@ -183,7 +183,9 @@ fn make_concealed_event(world: &World, name: &str, data: &impl Serialize) -> Eve
 async fn run_call(world: &World, running_call: RunningWork, call: Call) -> Result<ToolOutcome, ApiError> {
     tokio::select! {
         outcome = world.host.call(call) => Ok(outcome?),
-        () = running_call.cancelled() => Err(ApiError::new(StatusCode::CONFLICT, "CANCELLED", "the call was cancelled")),
+        () = running_call.cancelled() => {
+            Err(ApiError::new(StatusCode::CONFLICT, "CANCELLED", "the call was cancelled"))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The question whether a call may run, as a form that a client can show: MCP itself has no request for approvals.
+//! Asks a client whether a call may run. The question is a form, because MCP has no request for approvals.
 
 use serde_json::{Map, Value, json};
 use toolrack_host::{
@@ -6,8 +6,8 @@ use toolrack_host::{
     text,
 };
 
-/// The form shows at most this many bytes of the arguments, of the description, of the tool's name, and of the reason
-/// for the question.
+/// The maximum number of bytes that the form shows of the arguments, of the description, of the tool's name, and of the
+/// reason for the question.
 const MAX_ARGUMENT_BYTES: usize = 2_000;
 const MAX_DESCRIPTION_BYTES: usize = 300;
 const MAX_TOOL_NAME_BYTES: usize = 200;
@@ -21,7 +21,7 @@ const ALWAYS_SERVER: &str = "always_server";
 /// The parameters of `elicitation/create`. To approve, a client must fill in the field `decision`: a client that
 /// accepts every form with its default values does not approve calls that way.
 pub(super) fn form(question: &Confirm) -> Value {
-    let (decisions, meaning): (&[&str], _) = match question.lasting {
+    let (decisions, further_decisions): (&[&str], _) = match question.lasting {
         AnswerLifetime::Once => (&["allow", "deny"], ""),
         AnswerLifetime::Session => (&["allow", ALLOW_SESSION, "deny"], ", `allow_session` until Toolrack ends"),
         AnswerLifetime::Always => (
@@ -39,7 +39,7 @@ pub(super) fn form(question: &Confirm) -> Value {
                 "decision": {
                     "type": "string",
                     "title": "Decision",
-                    "description": format!("`allow` runs this call{meaning}; anything else does not run it"),
+                    "description": format!("`allow` runs this call{further_decisions}; anything else does not run it"),
                     "enum": decisions,
                 },
                 "arguments": {
@@ -54,29 +54,29 @@ pub(super) fn form(question: &Confirm) -> Value {
 }
 
 fn message(question: &Confirm) -> String {
-    let safe = |foreign: &str, bytes: usize| text::for_line(&text::clip(foreign, bytes)).into_owned();
+    let for_one_line = |foreign: &str, bytes: usize| text::for_line(&text::clip(foreign, bytes)).into_owned();
     let arguments = Value::Object(question.arguments.clone()).to_string();
-    let nature = match (question.destructive, question.read_only) {
+    let hint = match (question.destructive, question.read_only) {
         (true, _) => " Its server says that it may destroy something.",
         (false, true) => " Its server says that it changes nothing.",
         (false, false) => "",
     };
     let description = question.description.as_deref().filter(|text| !text.trim().is_empty());
-    let description =
-        description.map(|text| format!("\nIts server describes it as follows: {}", safe(text, MAX_DESCRIPTION_BYTES)));
+    let description = description
+        .map(|text| format!("\nIts server describes it as follows: {}", for_one_line(text, MAX_DESCRIPTION_BYTES)));
     format!(
-        "May the tool {} of the server {} be called?{nature}\nArguments: {}\nAsked because: {}{}",
-        safe(&question.tool, MAX_TOOL_NAME_BYTES),
+        "May the tool {} of the server {} be called?{hint}\nArguments: {}\nAsked because: {}{}",
+        for_one_line(&question.tool, MAX_TOOL_NAME_BYTES),
         question.server,
-        safe(&arguments, MAX_ARGUMENT_BYTES),
-        safe(&question.why, MAX_REASON_BYTES),
+        for_one_line(&arguments, MAX_ARGUMENT_BYTES),
+        for_one_line(&question.why, MAX_REASON_BYTES),
         description.unwrap_or_default(),
     )
 }
 
 /// Reads the client's answer to the form.
-pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
-    let no = |why: &str| Confirmed::No { why: Some(why.to_owned()) };
+pub(super) fn read_answer(answer: Result<Value, String>) -> Confirmed {
+    let denied = |why: &str| Confirmed::No { why: Some(why.to_owned()) };
     match answer {
         Ok(answer) if answer["action"] == "accept" => {
             let scope = match answer["content"]["decision"].as_str() {
@@ -84,12 +84,15 @@ pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
                 Some(ALLOW_SESSION) => AnswerScope::Session,
                 Some(ALWAYS_TOOL) => AnswerScope::Tool,
                 Some(ALWAYS_SERVER) => AnswerScope::Server,
-                _ => return no("it was declined"),
+                _ => return denied("it was declined"),
             };
-            let typed = answer["content"]["arguments"].as_str().map(str::trim).filter(|typed| !typed.is_empty());
-            let arguments = match typed.map(serde_json::from_str::<Map<String, Value>>).transpose() {
+            let typed_arguments = answer["content"]["arguments"]
+                .as_str()
+                .map(str::trim)
+                .filter(|typed_arguments| !typed_arguments.is_empty());
+            let arguments = match typed_arguments.map(serde_json::from_str::<Map<String, Value>>).transpose() {
                 Ok(arguments) => arguments,
-                Err(_) => return no("the other arguments were not a JSON object"),
+                Err(_) => return denied("the other arguments were not a JSON object"),
             };
             match (scope, arguments) {
                 (AnswerScope::Once, None) => Confirmed::Yes,
@@ -98,8 +101,8 @@ pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
                 (scope, arguments) => Confirmed::Kept { keep: scope, callers: Callers::Same, arguments },
             }
         }
-        Ok(answer) if answer["action"] == "cancel" => no("the user did not decide"),
-        Ok(_) => no("it was declined"),
+        Ok(answer) if answer["action"] == "cancel" => denied("the user did not decide"),
+        Ok(_) => denied("it was declined"),
         Err(why) => Confirmed::No { why: Some(format!("the user did not decide: {why}")) },
     }
 }

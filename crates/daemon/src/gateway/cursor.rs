@@ -6,12 +6,12 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use super::refusal::Refusal;
 
 /// The cursor for what follows `key`. Clients must not look into it.
-pub(super) fn write(key: &str) -> String {
+pub(super) fn encode(key: &str) -> String {
     URL_SAFE_NO_PAD.encode(key)
 }
 
 /// Decodes the key in a cursor.
-pub(super) fn read(cursor: Option<&str>) -> Result<Option<String>, Refusal> {
+pub(super) fn decode(cursor: Option<&str>) -> Result<Option<String>, Refusal> {
     let Some(cursor) = cursor else { return Ok(None) };
     let key = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     key.map(Some)
@@ -32,7 +32,7 @@ pub(super) fn page<'a, T>(
         page.push(item);
     }
     let has_more = rest.next().is_some();
-    (page, last.filter(|_| has_more).map(write))
+    (page, last.filter(|_| has_more).map(encode))
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ const MAX_LOOKUP_AGE: Duration = Duration::from_secs(60);
 /// A prompt, a resource or a resource template, as the list of a server has it.
 type Item = Map<String, Value>;
 
-/// The reading of all lists, whose result several clients can await.
+/// A future that reads all lists. Several clients can await its result.
 type IndexFuture = Shared<BoxFuture<'static, Arc<ItemIndex>>>;
 
 /// An item of one server, with the server's own name for it.
@@ -77,15 +77,15 @@ pub(super) struct Directory {
     cached: ArcSwapOption<CachedIndex>,
 }
 
-/// The last reading of all lists.
+/// The last index, which may still be being read.
 struct CachedIndex {
     began_at: Instant,
-    reading: IndexFuture,
+    index: IndexFuture,
 }
 
 impl Directory {
     /// The items of all servers, at most [`MAX_LISTED_AGE`] old.
-    pub(super) async fn fresh(&self, host: &Host) -> Arc<ItemIndex> {
+    pub(super) async fn read_fresh(&self, host: &Host) -> Arc<ItemIndex> {
         self.read(host, MAX_LISTED_AGE).await
     }
 
@@ -96,7 +96,7 @@ impl Directory {
         if let Some(found) = find(&cached) {
             return Some(found);
         }
-        let fresh = self.fresh(host).await;
+        let fresh = self.read_fresh(host).await;
         find(&fresh)
     }
 
@@ -106,41 +106,41 @@ impl Directory {
     }
 
     async fn read(&self, host: &Host, max_age: Duration) -> Arc<ItemIndex> {
-        let begin = || {
+        let begin_read = || {
             let host = host.clone();
             async move { Arc::new(read_all(&host).await) }.boxed().shared()
         };
-        self.get_or_read(begin, max_age).await
+        self.get_or_read(begin_read, max_age).await
     }
 
-    /// Returns the list that was read at most `max_age` ago or is being read now. If there is none, `begin` starts to
-    /// read it.
-    async fn get_or_read(&self, begin: impl FnOnce() -> IndexFuture, max_age: Duration) -> Arc<ItemIndex> {
-        let reading = self.get_cached(max_age).unwrap_or_else(|| {
-            let started = begin();
+    /// Returns the index that was read at most `max_age` ago or is being read now. If there is none, `begin_read`
+    /// starts to read it.
+    async fn get_or_read(&self, begin_read: impl FnOnce() -> IndexFuture, max_age: Duration) -> Arc<ItemIndex> {
+        let index = self.get_cached(max_age).unwrap_or_else(|| {
+            let new_index = begin_read();
             self.cached.rcu(|cached| match cached {
-                // Another client has begun a reading at this moment.
+                // Another client has begun to read at this moment.
                 Some(cached) if is_recent(cached, max_age) => Some(Arc::clone(cached)),
-                _ => Some(Arc::new(CachedIndex { began_at: Instant::now(), reading: started.clone() })),
+                _ => Some(Arc::new(CachedIndex { began_at: Instant::now(), index: new_index.clone() })),
             });
-            self.get_cached(max_age).unwrap_or(started)
+            self.get_cached(max_age).unwrap_or(new_index)
         });
-        reading.await
+        index.await
     }
 
     fn get_cached(&self, max_age: Duration) -> Option<IndexFuture> {
         let cached = self.cached.load();
-        cached.as_ref().filter(|cached| is_recent(cached, max_age)).map(|cached| cached.reading.clone())
+        cached.as_ref().filter(|cached| is_recent(cached, max_age)).map(|cached| cached.index.clone())
     }
 }
 
-/// Whether the last reading is recent enough for a caller that accepts at most `max_age`.
+/// Whether the cached index is recent enough for a caller that accepts at most `max_age`.
 fn is_recent(cached: &CachedIndex, max_age: Duration) -> bool {
-    match cached.reading.peek() {
+    match cached.index.peek() {
         Some(_) => cached.began_at.elapsed() <= max_age,
-        // Later callers wait for the same reading, as long as a waiting caller still drives it: once all callers are
-        // dropped, the reading stands still. The cache holds one clone itself.
-        None => cached.reading.strong_count().is_some_and(|clones| clones > 1),
+        // The index is still being read. Later callers wait for it as long as another waiting caller polls the future:
+        // once all of these are dropped, the future makes no progress. One of the clones is in the cache itself.
+        None => cached.index.strong_count().is_some_and(|clones| clones > 1),
     }
 }
 
@@ -173,21 +173,21 @@ async fn read_all(host: &Host) -> ItemIndex {
     index.resource_servers.sort();
     index.resource_servers.dedup();
     let names = host.naming().assign(prompts.iter().map(|(server, name, _)| (server.as_str(), name.as_str())));
-    index.prompts = entries(&prompts, "name", |server, name| names.get(&(server.as_str(), name)).cloned());
-    index.resources = entries(&resources, "uri", |server, uri| {
+    index.prompts = index_entries(&prompts, "name", |server, name| names.get(&(server.as_str(), name)).cloned());
+    index.resources = index_entries(&resources, "uri", |server, uri| {
         let is_unique = index.owners.get(uri).is_none_or(|owners| owners.len() < 2);
         Some(if is_unique && !uri.starts_with(SCHEME) { uri.to_owned() } else { long_uri(server, uri) })
     });
-    index.templates = entries(&templates, "uriTemplate", |server, template| {
+    index.templates = index_entries(&templates, "uriTemplate", |server, template| {
         let is_unique = template_owners.get(template).is_none_or(|owners| owners.len() < 2);
         Some(if is_unique && !template.starts_with(SCHEME) { template.to_owned() } else { long_uri(server, template) })
     });
     index
 }
 
-/// The entries of one list, by the names that clients use. `key` is the field of an item that has its name, and
-/// `client_name` returns the name for clients, or `None` to leave an item out.
-fn entries(
+/// Returns the entries of one list, by the names that clients use. `key` is the field of an item with the server's own
+/// name for it. `client_name` returns the name for clients, or `None` to leave an item out.
+fn index_entries(
     items: &[(ServerName, String, Item)],
     key: &str,
     client_name: impl Fn(&ServerName, &str) -> Option<String>,
@@ -202,7 +202,7 @@ fn entries(
     entries
 }
 
-/// Reads a list of one server; empty when it cannot be read, so that the items of the others are still listed.
+/// Reads a list of one server. Empty if the list cannot be read, so that clients still get the items of other servers.
 async fn read_list(host: &Host, server: &ServerName, listing: Listing, key: &str) -> Vec<(ServerName, String, Item)> {
     let items = match timeout(SERVER_TIMEOUT, host.listing(server.as_str(), listing)).await {
         Ok(Ok(items)) => items,
@@ -236,12 +236,12 @@ impl ItemIndex {
                 None => Owner::Unknown,
             };
         }
-        let owners: Vec<_> =
+        let visible_owners: Vec<_> =
             self.owners.get(uri).into_iter().flatten().filter(|server| view.may_have(server)).collect();
-        match owners[..] {
+        match visible_owners[..] {
             [] => self.owner_by_template(uri, view),
             [server] => Owner::One(server.clone(), uri.to_owned()),
-            _ => Owner::Several(owners.into_iter().cloned().collect()),
+            _ => Owner::Several(visible_owners.into_iter().cloned().collect()),
         }
     }
 
@@ -284,7 +284,7 @@ fn matches_template(template: &str, uri: &str) -> bool {
         // At least one character belongs to the expression.
         let Some(first_len) = rest.chars().next().map(char::len_utf8) else { return false };
         let end = match (parts.peek(), rest.len().checked_sub(literal.len())) {
-            (Some(_), _) => rest[first_len..].find(literal).map(|at| first_len + at),
+            (Some(_), _) => rest[first_len..].find(literal).map(|offset| first_len + offset),
             (None, Some(end)) if end >= first_len && rest.ends_with(literal) => Some(end),
             (None, _) => None,
         };

@@ -1,5 +1,5 @@
-//! A request of a client, from its arrival to its answer: it yields the messages that the gateway sends back, in their
-//! order, for any transport.
+//! A request of a client, from its arrival to its answer. An exchange yields the messages that the gateway sends back,
+//! in their order, for any transport.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use toolrack_host::{Era, mcp::Progress};
 use super::{
     Gateway,
     message::{self, Id},
-    methods::{Caller, ClientRequest, Listening, Reply, RunningCall},
+    methods::{ClientCaller, ClientRequest, Listening, Reply, RunningCall},
     news::{self, Filter, News},
     parked::ParkedCall,
     pending::{Question, Step, Update},
@@ -34,7 +34,7 @@ pub(super) enum Outgoing {
 /// A request that is under way. Dropping it cancels it.
 pub(super) struct Exchange {
     gateway: Gateway,
-    caller: Caller,
+    caller: ClientCaller,
     id: Id,
     work: Work,
     /// A permit of the gateway's limit of calls or of streams. Dropping the exchange frees the permit.
@@ -43,7 +43,7 @@ pub(super) struct Exchange {
     _session_permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What is under way.
+/// The work that a request has begun.
 enum Work {
     Call(Box<RunningCall>),
     Listen {
@@ -57,9 +57,9 @@ enum Work {
     Ended,
 }
 
-/// Returns the key of a question that is asked together with `questions`: the name that its server gave to it, if that
-/// is free.
-fn free_name<T>(name: Option<String>, questions: &BTreeMap<String, T>) -> String {
+/// Returns a key for a question that is asked together with `questions`: the name that its server gave to it, or a
+/// numbered name if the server gave none or `questions` has it already.
+fn unused_key<T>(name: Option<String>, questions: &BTreeMap<String, T>) -> String {
     let numbered = (questions.len() + 1..).map(|number| format!("question-{number}"));
     // One of the numbered names is free.
     name.into_iter().chain(numbered).find(|name| !questions.contains_key(name)).unwrap_or_default()
@@ -78,9 +78,9 @@ impl Gateway {
     ///
     /// # Errors
     /// When the request is refused, for example because too many requests are under way.
-    pub(super) async fn open(
+    pub(super) async fn begin_exchange(
         &self,
-        caller: &Caller,
+        caller: &ClientCaller,
         id: &Id,
         request: ClientRequest<'_>,
     ) -> Result<StartedRequest, Refusal> {
@@ -125,13 +125,13 @@ impl Exchange {
     }
 
     /// Runs the request until there is a message to send, and returns the message. Cancel-safe. The answer is the last
-    /// message: after it, this never returns.
+    /// message: a call after that never returns.
     pub(super) async fn next(&mut self) -> Outgoing {
         loop {
             let outgoing = match &mut self.work {
                 Work::Call(running) => match self.gateway.0.stop.run_until_cancelled(running.call.next()).await {
-                    Some(Step::Update(Update::Progress(progress))) => self.progress(&progress),
-                    Some(Step::Update(Update::Question(question))) => self.question(question),
+                    Some(Step::Update(Update::Progress(progress))) => self.progress_notification(&progress),
+                    Some(Step::Update(Update::Question(question))) => self.ask_client(question),
                     Some(Step::Update(Update::Completed(id))) => self.elicitation_completed(&id),
                     Some(Step::Ended(outcome)) => {
                         let cacheable = running.cacheable;
@@ -154,7 +154,7 @@ impl Exchange {
     }
 
     /// The notification of progress. `None` if the client wants no progress.
-    fn progress(&self, progress: &Progress) -> Option<Outgoing> {
+    fn progress_notification(&self, progress: &Progress) -> Option<Outgoing> {
         let Work::Call(running) = &self.work else { return None };
         let token = running.progress_token.as_ref()?;
         let mut params = json!({"progress": progress.progress});
@@ -190,7 +190,7 @@ impl Exchange {
 
     /// Asks the client. A client of the legacy era gets a request of the gateway. A client of 2026-07-28 gets the
     /// question in the answer to its own request.
-    fn question(&mut self, question: Question) -> Option<Outgoing> {
+    fn ask_client(&mut self, question: Question) -> Option<Outgoing> {
         match (self.caller.era, &self.caller.session) {
             (Era::Legacy, Some(session)) => match session.add_question(question.reply) {
                 Ok(number) => Some(Outgoing::Message(message::request_or_notification(
@@ -209,22 +209,22 @@ impl Exchange {
     }
 
     /// Parks the call until its client returns, and asks all open questions of the call together.
-    fn park(&mut self, first: Question) -> Option<Outgoing> {
+    fn park(&mut self, first_question: Question) -> Option<Outgoing> {
         let Work::Call(mut running) = std::mem::replace(&mut self.work, Work::Ended) else { return None };
         let mut questions = BTreeMap::new();
-        let mut next = Some(Update::Question(first));
-        while let Some(update) = next {
+        let mut next_update = Some(Update::Question(first_question));
+        while let Some(update) = next_update {
             // Other updates are dropped: the client gets the questions in an answer, which no message may follow.
             if let Update::Question(mut question) = update {
                 let name = question.name.take();
-                questions.insert(free_name(name, &questions), question);
+                questions.insert(unused_key(name, &questions), question);
             }
-            next = running.call.try_next();
+            next_update = running.call.try_next();
         }
         let parked_call = ParkedCall { call: running.call, questions, origin: running.origin };
-        let parked = self.gateway.0.memory.park(parked_call);
+        let result = self.gateway.0.memory.park(parked_call);
         Some(Outgoing::Answer(
-            parked.map(|result| self.gateway.with_required_fields(Era::Modern, result, Cacheable::No)),
+            result.map(|result| self.gateway.with_required_fields(Era::Modern, result, Cacheable::No)),
         ))
     }
 
@@ -272,7 +272,7 @@ mod tests {
         let named = |name: &str| Some(name.to_owned());
         // A server may choose the key that the gateway would give to the second question.
         for name in [named("question-2"), None, named("question-2"), named("roots"), None] {
-            questions.insert(free_name(name, &questions), ());
+            questions.insert(unused_key(name, &questions), ());
         }
         let keys: Vec<_> = questions.keys().map(String::as_str).collect();
         assert_eq!(keys, ["question-2", "question-3", "question-4", "question-5", "roots"]);

@@ -29,7 +29,7 @@ use super::{
     exchange::{Outgoing, StartedRequest},
     incoming::{client_answer, handle_notification},
     message::{self, Id, Incoming},
-    methods::{Caller, ClientRequest, client_name},
+    methods::{ClientCaller, ClientRequest, client_name},
     protocol_names::{BATCH_VERSION, LEGACY_VERSIONS, MODERN_VERSION},
     refusal::Refusal,
     relay,
@@ -91,21 +91,21 @@ async fn handle_post(Extension(gateway): Extension<Gateway>, request: Request) -
     let (parts, body) = request.into_parts();
     let handling = async {
         let principal = principal(&gateway, &parts.extensions)?;
-        let post = Post { gateway: &gateway, principal, headers: &parts.headers, query: parts.uri.query() };
+        let post = PostRequest { gateway: &gateway, principal, headers: &parts.headers, query: parts.uri.query() };
         post.handle(body).await
     };
     handling.await.unwrap_or_else(|refused: RefusedRequest| refused.response(&gateway))
 }
 
 /// A POST, without its body.
-struct Post<'a> {
+struct PostRequest<'a> {
     gateway: &'a Gateway,
     principal: Principal,
     headers: &'a HeaderMap,
     query: Option<&'a str>,
 }
 
-impl Post<'_> {
+impl PostRequest<'_> {
     /// Checks the headers, reads the body, and handles the message in it.
     async fn handle(&self, body: Body) -> Result<Response, RefusedRequest> {
         check_host_and_origin(self.headers, &self.gateway.0.options.hosts)?;
@@ -159,7 +159,7 @@ impl Post<'_> {
                 let view = self.gateway.0.views.for_query(self.query).map_err(&refused)?;
                 let client = claims.check_modern(request.method).map_err(&refused)?;
                 let principal = self.principal.clone();
-                let caller = Caller {
+                let caller = ClientCaller {
                     principal,
                     era: Era::Modern,
                     client,
@@ -187,8 +187,14 @@ impl Post<'_> {
                 let running = session.start_request(id).map_err(&refused)?;
                 let view = session.view.clone();
                 let (principal, session) = (self.principal.clone(), Some(session));
-                let caller =
-                    Caller { principal, era: Era::Legacy, client, view, session, transport: ClientTransport::Http };
+                let caller = ClientCaller {
+                    principal,
+                    era: Era::Legacy,
+                    client,
+                    view,
+                    session,
+                    transport: ClientTransport::Http,
+                };
                 self.run(&caller, id, request, Some(running)).await
             }
         }
@@ -198,14 +204,14 @@ impl Post<'_> {
     /// stream in all other cases: see [`events::first_message`].
     async fn run(
         &self,
-        caller: &Caller,
+        caller: &ClientCaller,
         id: &Id,
         request: ClientRequest<'_>,
         running: Option<RunningRequest>,
     ) -> Result<Response, RefusedRequest> {
         let refused = |refusal| RefusedRequest { id: Some(id.clone()), era: caller.era, refusal };
         let started = async {
-            match self.gateway.open(caller, id, request).await? {
+            match self.gateway.begin_exchange(caller, id, request).await? {
                 StartedRequest::Answered(result) => Ok((None, Some(Outgoing::Answer(Ok(result))))),
                 StartedRequest::Exchange(mut exchange) => {
                     let first = events::first_message(&mut exchange).await;

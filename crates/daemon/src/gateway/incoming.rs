@@ -1,5 +1,5 @@
-//! What the gateway does with the messages of a session that get no answer, and with batches. A batch is an array of
-//! messages, which only MCP 2025-03-26 has.
+//! Handles messages of clients that get no answer (notifications, and the clients' own answers), and takes batches
+//! apart. A batch is an array of messages, which only MCP 2025-03-26 has.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct BatchedRequest {
     pub(super) running: RunningRequest,
 }
 
-/// What is to be answered in a batch.
+/// The messages of a batch that get answers.
 pub(super) struct Batch {
     /// The requests to run, in the order of the client.
     pub(super) requests: Vec<BatchedRequest>,

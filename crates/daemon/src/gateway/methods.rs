@@ -1,4 +1,5 @@
-//! The methods of MCP that the gateway answers: some at once, the others at the end of a call that it starts.
+//! The methods of MCP that the gateway (one MCP server in front of all others) answers: some at once, the others at the
+//! end of a call that it starts.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -32,9 +33,9 @@ use super::{
 /// subscription.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The client that sent a request.
+/// The client that sent a request, with its principal and what it may see.
 #[derive(Clone, Debug)]
-pub(super) struct Caller {
+pub(super) struct ClientCaller {
     pub(super) principal: Principal,
     pub(super) era: Era,
     pub(super) client: ClientInfo,
@@ -45,9 +46,9 @@ pub(super) struct Caller {
     pub(super) transport: ClientTransport,
 }
 
-impl Caller {
-    /// Returns the caller as the host knows it, for the policy, the asker and the audit log.
-    fn to_host(&self, gateway: &Inner) -> toolrack_host::Caller {
+impl ClientCaller {
+    /// Returns the caller in the form that the host knows, for the policy, the questions to users and the audit log.
+    fn to_host_caller(&self, gateway: &Inner) -> toolrack_host::Caller {
         let mut host_caller =
             toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).with_transport(self.transport);
         if let Some(agent) = &gateway.options.agent {
@@ -66,7 +67,7 @@ impl Caller {
     }
 }
 
-/// The longest name of a client, in bytes.
+/// The maximum length of a client's name, in bytes.
 const MAX_CLIENT_NAME_BYTES: usize = 200;
 
 /// The name that a client gives itself, cut to [`MAX_CLIENT_NAME_BYTES`].
@@ -150,13 +151,13 @@ fn parse_params<'a, T: Deserialize<'a>>(params: &'a str) -> Result<T, Refusal> {
 
 impl Gateway {
     /// Handles a request. Dropping the future, or its result, cancels the request.
-    pub(super) async fn handle(&self, caller: &Caller, request: ClientRequest<'_>) -> Result<Reply, Refusal> {
+    pub(super) async fn handle(&self, caller: &ClientCaller, request: ClientRequest<'_>) -> Result<Reply, Refusal> {
         let reply_now = |result: Result<Bytes, Refusal>| result.map(Reply::Now);
         let params = request.params.text();
         match (request.method, caller.era) {
-            ("tools/call", _) => self.begin_call(caller, request, "tools/call").await,
-            ("resources/read", _) => self.begin_call(caller, request, "resources/read").await,
-            ("prompts/get", _) => self.begin_call(caller, request, "prompts/get").await,
+            ("tools/call", _) => self.begin_or_resume_call(caller, request, "tools/call").await,
+            ("resources/read", _) => self.begin_or_resume_call(caller, request, "resources/read").await,
+            ("prompts/get", _) => self.begin_or_resume_call(caller, request, "prompts/get").await,
             ("tools/list", _) => {
                 self.0.wait_for_starting_servers().await;
                 reply_now(self.list_tools(caller, params).await)
@@ -182,7 +183,7 @@ impl Gateway {
         }
     }
 
-    /// The result as a client of `era` needs it: for 2026-07-28, with what [`tools::add_required_fields`] adds.
+    /// The result as a client of `era` needs it: for 2026-07-28, with the fields of [`tools::add_required_fields`].
     pub(super) fn with_required_fields(&self, era: Era, result: Bytes, cacheable: Cacheable) -> Bytes {
         match era {
             Era::Legacy => result,
@@ -226,20 +227,20 @@ impl Gateway {
         result.to_string().into()
     }
 
-    async fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
-        let after = cursor_param(params)?;
+    async fn list_tools(&self, caller: &ClientCaller, params: &str) -> Result<Bytes, Refusal> {
+        let after_key = cursor_param(params)?;
         let (catalog, page_size) = (self.0.host.catalog(), self.0.options.bounds.page);
         let finish = |result: Bytes| self.with_required_fields(caller.era, result, Cacheable::Yes);
-        let is_first = after.is_none();
-        let listed = tools::list(&catalog, &caller.view, caller.era, (after, page_size), finish);
-        Ok(if is_first { self.with_credentials_tool(listed, caller).await } else { listed })
+        let is_first_page = after_key.is_none();
+        let result = tools::list(&catalog, &caller.view, caller.era, (after_key, page_size), finish);
+        Ok(if is_first_page { self.with_credentials_tool(result, caller).await } else { result })
     }
 
     /// Lists resources, templates or prompts. `field` is the field of the result with the list.
-    async fn list(&self, caller: &Caller, params: &str, field: &'static str) -> Result<Bytes, Refusal> {
-        let after = cursor_param(params)?;
+    async fn list(&self, caller: &ClientCaller, params: &str, field: &'static str) -> Result<Bytes, Refusal> {
+        let after_key = cursor_param(params)?;
         self.0.wait_for_starting_servers().await;
-        let index = self.0.directory.fresh(&self.0.host).await;
+        let index = self.0.directory.read_fresh(&self.0.host).await;
         let entries = match field {
             "prompts" => &index.prompts,
             "resources" => &index.resources,
@@ -247,7 +248,7 @@ impl Gateway {
         };
         let visible = entries.iter().filter(|(_, entry)| caller.view.may_have(&entry.server));
         let items = visible.map(|(name, entry)| (name.as_str(), &entry.item));
-        let (items, next) = cursor::page(items, after.as_deref(), self.0.options.bounds.page);
+        let (items, next) = cursor::page(items, after_key.as_deref(), self.0.options.bounds.page);
         let mut result = json!({ field: items });
         if let Some(next) = next {
             result["nextCursor"] = json!(next);
@@ -255,7 +256,7 @@ impl Gateway {
         Ok(self.with_required_fields(caller.era, result.to_string().into(), Cacheable::Yes))
     }
 
-    async fn complete(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
+    async fn complete(&self, caller: &ClientCaller, params: &str) -> Result<Bytes, Refusal> {
         let mut params: Map<String, Value> = parse_params(params)?;
         // `_meta` belongs to the client's own request.
         params.shift_remove("_meta");
@@ -267,25 +268,25 @@ impl Gateway {
             _ => return Err(Refusal::invalid_params("`ref` is neither a ref/prompt nor a ref/resource")),
         };
         let name = name.ok_or_else(|| Refusal::invalid_params(format!("`ref` has no `{key}`")))?;
-        let found = self.0.find_offered(|index| {
+        let find_entry = self.0.find_offered(|index| {
             let entries = if key == "name" { &index.prompts } else { &index.templates };
             // A `ref/resource` names a template, or else a resource.
             let entry = entries.get(name).or_else(|| index.resources.get(name).filter(|_| key == "uri"));
             entry.filter(|entry| caller.view.may_have(&entry.server)).cloned()
         });
         let entry =
-            found.await.ok_or_else(|| Refusal::invalid_params(format!("there is no {key} {}", quoted(name))))?;
+            find_entry.await.ok_or_else(|| Refusal::invalid_params(format!("there is no {key} {}", quoted(name))))?;
         params.insert("ref".into(), json!({"type": reference["type"], key: entry.native_name}));
-        let relay = Relay::completion(params).caller(caller.to_host(&self.0));
+        let relay = Relay::completion(params).caller(caller.to_host_caller(&self.0));
         let result = self.0.host.relay(entry.server.as_str(), relay).await;
         let result = result.map_err(|error| Refusal::from_host(error, caller.era))?;
         Ok(self.with_required_fields(caller.era, result, Cacheable::No))
     }
 
     /// Begins a call, or resumes a parked call for which the client sends answers.
-    async fn begin_call(
+    async fn begin_or_resume_call(
         &self,
-        caller: &Caller,
+        caller: &ClientCaller,
         request: ClientRequest<'_>,
         method: &'static str,
     ) -> Result<Reply, Refusal> {
@@ -335,7 +336,7 @@ impl Gateway {
     /// values that the member has to give.
     async fn call_tool(
         &self,
-        caller: &Caller,
+        caller: &ClientCaller,
         params: &str,
         wants_progress: bool,
         trace: Option<TraceContext>,
@@ -348,7 +349,7 @@ impl Gateway {
             arguments: Option<Map<String, Value>>,
         }
         let Params { name, arguments } = parse_params(params)?;
-        let host_caller = caller.to_host(&self.0);
+        let host_caller = caller.to_host_caller(&self.0);
         let mut catalog = self.0.host.catalog();
         if self.find_tool(&catalog, &caller.view, &name).is_err() {
             let selector = caller.view.snapshot().selector(&name);
@@ -374,7 +375,7 @@ impl Gateway {
 
     async fn read_resource(
         &self,
-        caller: &Caller,
+        caller: &ClientCaller,
         params: &str,
         trace: Option<TraceContext>,
     ) -> Result<PendingCall, Refusal> {
@@ -385,7 +386,7 @@ impl Gateway {
     }
 
     /// The server of the resource that a client means by `uri`, and the URI of the resource at that server.
-    async fn find_owner(&self, caller: &Caller, uri: &str) -> Result<(ServerName, String), Refusal> {
+    async fn find_owner(&self, caller: &ClientCaller, uri: &str) -> Result<(ServerName, String), Refusal> {
         let owner = self.0.find_offered(|index| match index.owner(uri, &caller.view) {
             Owner::Unknown => None,
             owner => Some(owner),
@@ -402,7 +403,7 @@ impl Gateway {
     }
 
     /// Subscribes a client of the legacy era to a resource.
-    async fn subscribe(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
+    async fn subscribe(&self, caller: &ClientCaller, params: &str) -> Result<Bytes, Refusal> {
         let uri = uri_param(params)?;
         let session =
             caller.session.as_ref().ok_or_else(|| Refusal::invalid_request("subscriptions need a session"))?;
@@ -418,7 +419,7 @@ impl Gateway {
 
     /// Subscribes to all resources of `filter` concurrently. Removes a resource from the filter if that fails or takes
     /// too long.
-    async fn subscribe_all(&self, caller: &Caller, mut filter: Filter) -> Listening {
+    async fn subscribe_all(&self, caller: &ClientCaller, mut filter: Filter) -> Listening {
         let limit = self.0.options.bounds.subscriptions;
         let subscriptions = ResourceSubscriptions::new(caller.principal.clone(), limit);
         let subscribe = async |uri: String| {
@@ -437,7 +438,7 @@ impl Gateway {
 
     async fn get_prompt(
         &self,
-        caller: &Caller,
+        caller: &ClientCaller,
         params: &str,
         trace: Option<TraceContext>,
     ) -> Result<PendingCall, Refusal> {
@@ -461,13 +462,13 @@ impl Gateway {
     /// A call that relays a request to `server`, and the server's questions to the client. `finish` adapts the result.
     fn relay_call(
         &self,
-        caller: &Caller,
+        caller: &ClientCaller,
         server: ServerName,
         relay: Relay,
         finish: impl FnOnce(Bytes) -> Bytes + Send + 'static,
     ) -> PendingCall {
         let (gateway, caller) = (self.0.clone(), caller.clone());
-        let host_caller = caller.to_host(&self.0);
+        let host_caller = caller.to_host_caller(&self.0);
         PendingCall::new(move |updates| {
             async move {
                 let relay = relay.asker(gateway.asker(&caller, updates)).caller(host_caller);
@@ -508,7 +509,7 @@ fn uri_param(params: &str) -> Result<String, Refusal> {
 }
 
 /// Unsubscribes a client of the legacy era from a resource. A client that was not subscribed gets no error.
-fn unsubscribe(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
+fn unsubscribe(caller: &ClientCaller, params: &str) -> Result<Bytes, Refusal> {
     let uri = uri_param(params)?;
     if let Some(session) = &caller.session {
         session.subscriptions.remove(&uri);
@@ -523,10 +524,10 @@ fn cursor_param(params: &str) -> Result<Option<String>, Refusal> {
         #[serde(default)]
         cursor: Option<String>,
     }
-    cursor::read(parse_params::<Params>(params)?.cursor.as_deref())
+    cursor::decode(parse_params::<Params>(params)?.cursor.as_deref())
 }
 
-fn set_level(caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
+fn set_level(caller: &ClientCaller, params: &str) -> Result<Bytes, Refusal> {
     #[derive(Deserialize)]
     #[serde(expecting = "an object")]
     struct Params {

@@ -1,4 +1,4 @@
-//! Sends changes behind the gateway to the clients that listen for them.
+//! Tells clients of the gateway (one MCP server in front of all others) what changes at the servers behind it.
 
 use std::sync::OnceLock;
 
@@ -12,15 +12,15 @@ use bytes::Bytes;
 use super::{message, protocol_names::META_SUBSCRIPTION, view::View};
 use crate::rights::Right;
 
-/// The maximum number of news that a slow client may lag behind. A client further behind is told that every list has
-/// changed.
-const MAX_BEHIND: usize = 256;
+/// The maximum number of news that wait for a slow client. A client that falls further behind is told that every list
+/// has changed.
+const MAX_WAITING_NEWS: usize = 256;
 
 /// Log levels of MCP, least urgent first.
 pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// The index of `info`. A message whose own level is not in [`LEVELS`] gets this level.
-pub(super) const INFO: u8 = 1;
+pub(super) const INFO_LEVEL: u8 = 1;
 
 /// The index of a level in [`LEVELS`].
 pub(super) fn level_index(name: &str) -> Option<u8> {
@@ -116,7 +116,7 @@ impl Filter {
         }
     }
 
-    /// The first message of a subscription: the part of the filter that is honoured.
+    /// The first message of a subscription: it repeats the parts of the filter that the gateway accepts.
     pub(super) fn acknowledgement(&self, id: &str) -> Bytes {
         let flags = [
             (self.tools_list_changed, "toolsListChanged"),
@@ -143,7 +143,7 @@ pub(super) struct NewsSender(OnceLock<broadcast::Sender<News>>);
 
 impl NewsSender {
     pub(super) fn subscribe(&self) -> broadcast::Receiver<News> {
-        self.0.get_or_init(|| broadcast::channel(MAX_BEHIND).0).subscribe()
+        self.0.get_or_init(|| broadcast::channel(MAX_WAITING_NEWS).0).subscribe()
     }
 
     /// Sends the news that an event of the host means to clients, if any.
@@ -158,7 +158,7 @@ impl NewsSender {
             Event::McpPromptsChanged { server } => self.send(News::Changed(List::Prompts, Some(server))),
             Event::McpResourcesChanged { server } => self.send(News::Changed(List::Resources, Some(server))),
             Event::McpServerLog { server, level: name, message } => {
-                let level = level_index(&name).unwrap_or(INFO);
+                let level = level_index(&name).unwrap_or(INFO_LEVEL);
                 self.send(News::Log { server, level, message });
             }
             // The other events mean nothing to clients, or reach them through their calls.
@@ -220,7 +220,7 @@ mod tests {
     async fn a_client_that_is_too_slow_learns_that_everything_has_changed() {
         let room = NewsSender::default();
         let mut slow = room.subscribe();
-        for _ in 0..2 * MAX_BEHIND {
+        for _ in 0..2 * MAX_WAITING_NEWS {
             room.send(News::Changed(List::Tools, None));
         }
         assert_eq!(next(&mut slow).await.unwrap().len(), List::ALL.len());

@@ -1,7 +1,8 @@
 //! Calls that wait until their client returns with answers (multi round-trip requests of 2026-07-28).
 //!
-//! The specification expects a server to forget the call between the rounds, and to begin it again. A gateway must not
-//! do that: the call may be running on a server of the legacy era (2025-11-25 and older), and to begin again would call
+//! In each round, the client repeats its request with the answers to the questions of the round before. The
+//! specification expects a server to forget the call between the rounds, and to begin it again. A gateway must not do
+//! that: the call may be running on a server of the legacy era (2025-11-25 and older), and to begin again would call
 //! the tool twice. So the call itself waits here, and `requestState` is the only key to it: 128 random bits, valid for
 //! one round.
 
@@ -25,7 +26,7 @@ use super::{
 };
 use crate::fair_limit::{FairLimit, Permit};
 
-/// Identifies a request in all of its rounds.
+/// The parts of a request by which the gateway recognizes it when the client repeats it with answers.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub(super) method: &'static str,
@@ -114,10 +115,10 @@ impl ParkedCalls {
     /// Removes the calls that have waited for more than `max_wait`, and the calls whose questions no code waits for any
     /// more. Dropping the returned calls cancels them.
     pub(super) fn remove_expired(&mut self, max_wait: Duration) -> Vec<ParkedCall> {
-        let late = self.by_state.extract_if(|_, (parked_at, _, call)| {
+        let expired = self.by_state.extract_if(|_, (parked_at, _, call)| {
             parked_at.elapsed() > max_wait || call.questions.values().all(|question| question.reply.is_closed())
         });
-        late.map(|(_, (_, _, call))| call).collect()
+        expired.map(|(_, (_, _, call))| call).collect()
     }
 
     pub(super) fn remove_all(&mut self) -> Vec<ParkedCall> {

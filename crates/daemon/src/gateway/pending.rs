@@ -47,17 +47,17 @@ pub(super) enum Step {
 /// A call under way.
 pub(super) struct PendingCall {
     work: BoxFuture<'static, Outcome>,
-    inbox: mpsc::Receiver<Update>,
-    /// The outcome of `work`, while updates that came before it are still in the inbox.
-    ended: Option<Outcome>,
+    updates_receiver: mpsc::Receiver<Update>,
+    /// The outcome of `work`, while updates that came before it are still in the channel.
+    outcome: Option<Outcome>,
 }
 
 impl PendingCall {
     /// Creates a pending call. `begin` makes the future of the call, and gets the sender of its updates, which
     /// [`Self::next`] returns.
     pub(super) fn new(begin: impl FnOnce(mpsc::Sender<Update>) -> BoxFuture<'static, Outcome>) -> Self {
-        let (updates, inbox) = mpsc::channel(MAX_WAITING_UPDATES);
-        Self { work: begin(updates), inbox, ended: None }
+        let (updates, updates_receiver) = mpsc::channel(MAX_WAITING_UPDATES);
+        Self { work: begin(updates), updates_receiver, outcome: None }
     }
 
     /// Runs the call until there is an update, or until it ends. Returns all updates before the outcome. Cancel-safe:
@@ -67,14 +67,15 @@ impl PendingCall {
             if let Some(update) = self.try_next() {
                 return Step::Update(update);
             }
-            if let Some(outcome) = self.ended.take() {
+            if let Some(outcome) = self.outcome.take() {
                 return Step::Ended(outcome);
             }
             tokio::select! {
-                // Poll the call first, so that all its concurrent questions are in the inbox before the inbox is read.
+                // Poll the call first, so that all its concurrent questions are in the channel before the channel is
+                // read.
                 biased;
-                outcome = &mut self.work => self.ended = Some(outcome),
-                Some(update) = self.inbox.recv() => return Step::Update(update),
+                outcome = &mut self.work => self.outcome = Some(outcome),
+                Some(update) = self.updates_receiver.recv() => return Step::Update(update),
             }
         }
     }
@@ -82,7 +83,7 @@ impl PendingCall {
     /// Returns the next update that was already sent. Skips questions that no code waits for any more.
     pub(super) fn try_next(&mut self) -> Option<Update> {
         loop {
-            match self.inbox.try_recv().ok()? {
+            match self.updates_receiver.try_recv().ok()? {
                 Update::Question(question) if question.reply.is_closed() => {}
                 update => return Some(update),
             }

@@ -146,8 +146,8 @@ impl Refusal {
 }
 
 /// Returns untrusted text for an error message: in backticks, short, and safe to print.
-pub(super) fn quoted(foreign: &str) -> String {
-    let clipped = toolrack_host::text::clip(foreign, MAX_QUOTED_BYTES);
+pub(super) fn quoted(untrusted: &str) -> String {
+    let clipped = toolrack_host::text::clip(untrusted, MAX_QUOTED_BYTES);
     format!("`{}`", toolrack_host::text::for_line(&clipped))
 }
 

@@ -70,7 +70,7 @@ impl Asker for ClientAsker {
             // Only a person can approve: an answer from the client of a service does not count.
             if self.client_abilities.forms && question.caller.principal().kind() == Kind::Person {
                 let answer = self.ask("elicitation/create", approval::form(&question)).await;
-                return approval::read(answer);
+                return approval::read_answer(answer);
             }
             match &self.fallback {
                 Some(fallback) if fallback.abilities().confirm => fallback.confirm(question).await,

@@ -31,11 +31,11 @@ use crate::fair_limit::{FairLimit, LimitReached, Permit};
 
 /// The maximum number of questions that wait for the answer of one client.
 const MAX_QUESTIONS: usize = 64;
-/// The gateway does not end a session that was used within this time to make room for another.
+/// A session that was used within this time is in use: the gateway does not end it to make room for another.
 const IN_USE_TIME: Duration = Duration::from_secs(60);
 
 /// How many hexadecimal digits of a session's id users see.
-const SHOWN_DIGITS: usize = 8;
+const SHORT_ID_DIGITS: usize = 8;
 
 /// Takes the client's result for a question, or the reason why there is none.
 type AnswerSender = oneshot::Sender<Result<Value, String>>;
@@ -54,7 +54,7 @@ pub(super) struct ClientInfo {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: String,
-    /// The first [`SHOWN_DIGITS`] of the id.
+    /// The first [`SHORT_ID_DIGITS`] of the id.
     short_id: Arc<str>,
     /// The principal that began the session, as it was then. No other principal can use the session.
     pub(super) principal: Principal,
@@ -136,7 +136,7 @@ impl Session {
         let max_calls = bounds.calls_per_session;
         let id = format!("{:032x}", rand::rng().random::<u128>());
         Arc::new(Self {
-            short_id: Arc::from(&id[..SHOWN_DIGITS]),
+            short_id: Arc::from(&id[..SHORT_ID_DIGITS]),
             id,
             subscriptions: ResourceSubscriptions::new(principal.clone(), bounds.subscriptions),
             principal,
@@ -208,7 +208,7 @@ impl Session {
         }
     }
 
-    /// Cancels a request under way, at the wish of its client. Does nothing if the request has ended.
+    /// Cancels a request under way, because its client asks for it. Does nothing if the request has ended.
     pub(super) fn cancel(&self, id: &Id) {
         if let Some(token) = self.state.lock().running_requests.get(id) {
             token.cancel();
@@ -269,7 +269,7 @@ impl State {
             // stay below 2^53, so that clients can read them as doubles.
             next_question: rand::rng().random_range(1..1 << 52),
             running_requests: HashMap::new(),
-            min_level: news::INFO,
+            min_level: news::INFO_LEVEL,
             last_used: Instant::now(),
         }
     }
@@ -285,7 +285,7 @@ impl State {
         Ok(number)
     }
 
-    /// Opens the standing stream. Returns also whether it replaces one that was open.
+    /// Opens the standing stream. Also returns whether the stream replaces one that was open.
     fn open_stream(
         &mut self,
         stop: CancellationToken,
@@ -350,30 +350,30 @@ impl Sessions {
     /// # Errors
     /// When there is no room, and that principal has no session that was idle for [`IN_USE_TIME`].
     pub(super) fn insert(&mut self, session: Arc<Session>) -> Result<Option<Arc<Session>>, Refusal> {
-        let mut replaced = None;
+        let mut removed_session = None;
         let mut permit = self.limit.take(&session.principal);
         if let Err(reached) = permit {
             let principal = match reached {
                 LimitReached::MemberShare => Some(session.principal.clone()),
                 LimitReached::AllPermits => self.limit.owner_with_most_permits(),
             };
-            replaced = principal.and_then(|principal| self.remove_idlest_of(&principal));
+            removed_session = principal.and_then(|principal| self.remove_idlest_of(&principal));
             permit = self.limit.take(&session.principal);
         }
         let permit = permit.map_err(|reached| Refusal::limit_reached("sessions", reached, "sessions"))?;
         self.by_id.insert(session.id.clone(), (session, permit));
-        Ok(replaced)
+        Ok(removed_session)
     }
 
     /// Removes the session that `principal` has left idle for the longest time, if that is at least [`IN_USE_TIME`].
     fn remove_idlest_of(&mut self, principal: &Principal) -> Option<Arc<Session>> {
         let sessions =
             self.by_id.values().filter(|(_, permit)| permit.is_held_by(principal)).map(|(session, _)| session);
-        let idlest = sessions
+        let idlest_session = sessions
             .max_by_key(|session| session.idle_time())
             .filter(|session| session.idle_time() >= IN_USE_TIME)?
             .clone();
-        self.remove(&idlest.id)
+        self.remove(&idlest_session.id)
     }
 
     pub(super) fn get(&self, id: &str) -> Option<Arc<Session>> {
@@ -386,8 +386,8 @@ impl Sessions {
 
     /// Removes the sessions that were idle for too long. The caller must end them.
     pub(super) fn remove_idle(&mut self) -> Vec<Arc<Session>> {
-        let idle = self.by_id.extract_if(|_, (session, _)| session.idle_time() >= self.max_idle);
-        idle.map(|(_, (session, _))| session).collect()
+        let idle_sessions = self.by_id.extract_if(|_, (session, _)| session.idle_time() >= self.max_idle);
+        idle_sessions.map(|(_, (session, _))| session).collect()
     }
 
     pub(super) fn remove_all(&mut self) -> Vec<Arc<Session>> {

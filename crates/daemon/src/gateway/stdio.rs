@@ -22,7 +22,7 @@ use super::{
     http::modern_client,
     incoming::{Batch, BatchedRequest, client_answer, handle_notification},
     message::{self, Id, Incoming},
-    methods::{Caller, ClientRequest},
+    methods::{ClientCaller, ClientRequest},
     news::{self, News},
     refusal::Refusal,
     session::{ClientInfo, RunningRequest, Session},
@@ -62,21 +62,21 @@ pub(super) async fn serve(
     let (outbox, messages) = mpsc::channel(OUTBOX_MESSAGES);
     let connection = Connection { gateway, session, outbox };
     let limit = bounds.body_bytes;
-    let mut writing = pin!(write(messages, writer));
-    let ended = tokio::select! {
-        ended = connection.read(BufReader::new(reader), limit) => ended,
-        ended = &mut writing => return ended.map_err(StdioError::Io),
+    let mut write_future = pin!(write_messages(messages, writer));
+    let result = tokio::select! {
+        result = connection.serve_messages(BufReader::new(reader), limit) => result,
+        result = &mut write_future => return result.map_err(StdioError::Io),
         () = gateway.0.stop.cancelled() => Ok(()),
     };
-    // Dropping the connection closes the outbox, so that `writing` ends once all answers in it are written.
+    // Dropping the connection closes the outbox, so that `write_future` ends once all answers in it are written.
     drop(connection);
     // What the client does not read in time is lost.
-    let _ = timeout(CLOSE_TIMEOUT, writing).await;
-    ended
+    let _ = timeout(CLOSE_TIMEOUT, write_future).await;
+    result
 }
 
 /// Writes messages, each on a line of its own, until all senders are dropped.
-async fn write(mut messages: mpsc::Receiver<Bytes>, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
+async fn write_messages(mut messages: mpsc::Receiver<Bytes>, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
     while let Some(message) = messages.recv().await {
         writer.write_all(&message).await?;
         writer.write_all(b"\n").await?;
@@ -96,7 +96,11 @@ struct Connection<'g> {
 
 impl Connection<'_> {
     /// Reads messages, and runs the requests among them, until the client has closed its end.
-    async fn read(&self, mut reader: impl AsyncBufRead + Send + Unpin, limit: usize) -> Result<(), StdioError> {
+    async fn serve_messages(
+        &self,
+        mut reader: impl AsyncBufRead + Send + Unpin,
+        limit: usize,
+    ) -> Result<(), StdioError> {
         let mut requests = FuturesUnordered::new();
         // The backlog of a new session has no messages yet, only news.
         let mut news = self.session.open_stream(|| self.gateway.0.news.subscribe()).backlog.news;
@@ -221,7 +225,7 @@ impl Connection<'_> {
                 None => return Err(Refusal::invalid_request("begin with initialize, or send _meta with each request")),
             },
         };
-        let mut exchange = match self.gateway.open(&caller, id, request).await? {
+        let mut exchange = match self.gateway.begin_exchange(&caller, id, request).await? {
             StartedRequest::Answered(result) => return Ok(result),
             StartedRequest::Exchange(exchange) => exchange,
         };
@@ -233,13 +237,13 @@ impl Connection<'_> {
         }
     }
 
-    /// The caller of a request whose client says this about itself. A client that does not say its name has the one of
-    /// its `initialize`.
-    fn caller(&self, era: Era, client: ClientInfo) -> Caller {
+    /// The caller of a request whose client says `client` about itself. If that has no name, the name in `initialize`
+    /// counts.
+    fn caller(&self, era: Era, client: ClientInfo) -> ClientCaller {
         let name_of_session = || self.session.client_info.get()?.name.clone();
         let client = ClientInfo { name: client.name.or_else(name_of_session), ..client };
         let (view, session) = (self.session.view.clone(), Some(self.session.clone()));
-        Caller {
+        ClientCaller {
             principal: self.session.principal.clone(),
             era,
             client,
@@ -250,13 +254,13 @@ impl Connection<'_> {
     }
 }
 
-/// Runs `work` to its end, and `requests` meanwhile. Both send messages, and the places in the outbox go to the senders
-/// in turn: a request that makes no progress would keep the place for which `work` waits, forever.
+/// Runs `work` to its end, and `requests` meanwhile. Both send messages into the outbox, which gives its free capacity
+/// to the senders in turn. A request that is not polled would keep the capacity for which `work` waits, forever.
 async fn run_beside<T>(requests: &mut FuturesUnordered<impl Future<Output = ()>>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     loop {
         tokio::select! {
-            done = &mut work => return done,
+            output = &mut work => return output,
             Some(()) = requests.next() => {}
         }
     }

@@ -21,6 +21,10 @@ impl ResourceSubscriptions {
         Self { subscriptions, names: ArcSwap::default() }
     }
 
+    /// Subscribes to `resource` (a server, and the URI at that server), which the client calls `name`.
+    ///
+    /// # Errors
+    /// When the server refuses, or the client has too many subscriptions.
     pub(super) async fn add(
         &self,
         host: &Host,
@@ -64,7 +68,7 @@ impl ResourceSubscriptions {
                 .names
                 .load()
                 .iter()
-                .filter(|(_, known)| **known == resource)
+                .filter(|(_, subscribed)| **subscribed == resource)
                 .map(|(name, _)| name.clone())
                 .collect();
             if !names.is_empty() {

@@ -9,7 +9,7 @@ use toolrack_host::{Call, CallError, Catalog, Era, OnProgress, ServerName, Share
 
 use super::{
     Inner,
-    methods::Caller,
+    methods::ClientCaller,
     pending::{Outcome, Update},
     refusal::Refusal,
     relay::ClientAsker,
@@ -41,7 +41,7 @@ impl Inner {
     pub(super) async fn run_tool_call(
         &self,
         call: ListedCall,
-        caller: &Caller,
+        caller: &ClientCaller,
         updates: mpsc::Sender<Update>,
     ) -> Outcome {
         let ListedCall { server, catalog, tool_call } = call;
@@ -60,7 +60,7 @@ impl Inner {
 
     /// The asker that relays questions to the client, or to the asker of the gateway's options if the client cannot
     /// answer them.
-    pub(super) fn asker(&self, caller: &Caller, updates: mpsc::Sender<Update>) -> SharedAsker {
+    pub(super) fn asker(&self, caller: &ClientCaller, updates: mpsc::Sender<Update>) -> SharedAsker {
         let fallback = self.options.asker.clone();
         Arc::new(ClientAsker {
             era: caller.era,

@@ -90,8 +90,8 @@ pub(super) fn list(
 /// The result object of `tools/call`.
 pub(super) fn result(outcome: ToolOutcome, era: Era) -> Bytes {
     match outcome.verbatim {
-        Some(verbatim) if era == Era::Modern || !has_non_object_structure(&verbatim) => verbatim,
-        Some(verbatim) => structure_to_text(&verbatim),
+        Some(verbatim) if era == Era::Modern || !has_non_object_structured_content(&verbatim) => verbatim,
+        Some(verbatim) => structured_content_to_text(&verbatim),
         None => rebuild_result(outcome, era),
     }
 }
@@ -103,7 +103,7 @@ pub(super) fn error_result(why: &str, code: &str) -> Bytes {
 }
 
 /// Whether the result has structured content that is not an object, which only 2026-07-28 allows.
-fn has_non_object_structure(result: &[u8]) -> bool {
+fn has_non_object_structured_content(result: &[u8]) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Structured<'a> {
@@ -115,7 +115,7 @@ fn has_non_object_structure(result: &[u8]) -> bool {
 }
 
 /// The result without structured content, which becomes a text block unless the result has a text already.
-fn structure_to_text(result: &[u8]) -> Bytes {
+fn structured_content_to_text(result: &[u8]) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(result) else {
         return Bytes::copy_from_slice(result);
     };
@@ -244,9 +244,9 @@ mod tests {
     #[test]
     fn a_client_of_the_older_era_gets_structured_content_only_if_it_is_an_object() {
         let odd = br#"{"content":[],"structuredContent":[1, 2]}"#;
-        assert!(has_non_object_structure(odd));
-        assert!(!has_non_object_structure(br#"{"content":[],"structuredContent":{}}"#));
-        let plain: Value = serde_json::from_slice(&structure_to_text(odd)).unwrap();
+        assert!(has_non_object_structured_content(odd));
+        assert!(!has_non_object_structured_content(br#"{"content":[],"structuredContent":{}}"#));
+        let plain: Value = serde_json::from_slice(&structured_content_to_text(odd)).unwrap();
         assert_eq!(plain, json!({"content": [{"type": "text", "text": "[1,2]"}]}));
     }
 }

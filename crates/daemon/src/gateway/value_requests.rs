@@ -1,6 +1,6 @@
-//! Asks members for the values that servers need from them: the gateway directs the member to the page on which they
-//! give the value. The value never passes through the client. A client of either era (2026-07-28, or 2025-11-25 and
-//! older) can lead its user to a page; for others, the result names the page.
+//! Asks members of a team for the values that their servers need, such as keys. The gateway directs the member to the
+//! page of the dashboard on which they give the value, so the value never passes through the client. If the client
+//! cannot open a page, the result of the call names the page.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use toolrack_host::{
 
 use super::{
     Gateway, Inner,
-    methods::Caller,
+    methods::ClientCaller,
     pending::{PendingCall, Update},
     relay::ClientAsker,
     tool_call::{ListedCall, ToolCall, outcome_of},
@@ -37,7 +37,7 @@ const VALUES_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long a call waits for the server after the member has given the values.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The result of a call that does not continue because the member has not given a value. The result says why.
+/// The result of a call that cannot continue, because the member has not given a value. The result says why not.
 pub(super) struct NotGiven(pub(super) Bytes);
 
 impl NotGiven {
@@ -63,12 +63,12 @@ impl Inner {
     /// pages for them. `None` if no value is missing.
     pub(super) async fn missing_values(
         &self,
-        caller: &Caller,
+        caller: &ClientCaller,
         server: &ServerName,
     ) -> Option<(MissingValues, BTreeSet<String>)> {
-        let missing = self.options.missing.as_ref()?;
-        let names = missing.missing_for(&caller.principal, server.as_str()).await;
-        (!names.is_empty()).then(|| (missing.clone(), names))
+        let missing_values = self.options.missing.as_ref()?;
+        let names = missing_values.missing_for(&caller.principal, server.as_str()).await;
+        (!names.is_empty()).then(|| (missing_values.clone(), names))
     }
 
     /// Directs the member to the pages for the values that `server` lacks, and waits until all of them are given.
@@ -78,12 +78,12 @@ impl Inner {
     pub(super) async fn request_values(
         &self,
         server: &ServerName,
-        caller: &Caller,
+        caller: &ClientCaller,
         updates: &mpsc::Sender<Update>,
     ) -> Result<(), NotGiven> {
-        let Some((missing, names)) = self.missing_values(caller, server).await else { return Ok(()) };
+        let Some((missing_values, names)) = self.missing_values(caller, server).await else { return Ok(()) };
         if !caller.client.abilities.urls {
-            let pages: Vec<_> = names.iter().map(|name| missing.page_for(name)).collect();
+            let pages: Vec<_> = names.iter().map(|name| missing_values.page_for(name)).collect();
             let (names, pages) = (quoted_list(names.iter().map(String::as_str)), pages.join(" "));
             return Err(NotGiven::because(&format!(
                 "the server `{server}` needs {names} from the user, who can enter what is missing in a browser at \
@@ -91,7 +91,7 @@ impl Inner {
             )));
         }
         for name in names {
-            self.request_value(NeededValue { missing: &missing, server, name: &name }, caller, updates).await?;
+            self.request_value(NeededValue { missing: &missing_values, server, name: &name }, caller, updates).await?;
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Inner {
     async fn request_value(
         &self,
         NeededValue { missing, server, name }: NeededValue<'_>,
-        caller: &Caller,
+        caller: &ClientCaller,
         updates: &mpsc::Sender<Update>,
     ) -> Result<(), NotGiven> {
         let id = format!("toolrack-{:032x}", rand::rng().random::<u128>());
@@ -166,7 +166,7 @@ impl Inner {
 
 impl Gateway {
     /// Adds the tool for missing values to `result`, the first page of a list of tools, if any values are missing.
-    pub(super) async fn with_credentials_tool(&self, result: Bytes, caller: &Caller) -> Bytes {
+    pub(super) async fn with_credentials_tool(&self, result: Bytes, caller: &ClientCaller) -> Bytes {
         let Some(missing) = &self.0.options.missing else { return result };
         let servers = self.servers_missing_values(missing, caller).await;
         if servers.is_empty() || self.0.host.catalog().get(CREDENTIALS_TOOL).is_some() {
@@ -191,7 +191,7 @@ impl Gateway {
     }
 
     /// The servers that the client may use and for which the member has not given all values.
-    async fn servers_missing_values(&self, missing: &MissingValues, caller: &Caller) -> Vec<ServerName> {
+    async fn servers_missing_values(&self, missing: &MissingValues, caller: &ClientCaller) -> Vec<ServerName> {
         let servers = missing.servers_lacking_values(&caller.principal).await;
         servers.into_iter().filter(|server| caller.view.may_have(server)).collect()
     }
@@ -199,7 +199,7 @@ impl Gateway {
     /// Calls a tool that no list contains: the tool for missing values, or a tool of a server that is not connected. If
     /// that server lacks values of the member, the call waits until the member has given the values. If not, the answer
     /// is the error that says why the server is not connected. `None` if the tool is missing for another reason.
-    pub(super) async fn call_unlisted(&self, caller: &Caller, tool_call: ToolCall) -> Option<PendingCall> {
+    pub(super) async fn call_unlisted(&self, caller: &ClientCaller, tool_call: ToolCall) -> Option<PendingCall> {
         if let Some(call) = self.call_credentials_tool(caller, &tool_call.name).await {
             return Some(call);
         }
@@ -232,7 +232,7 @@ impl Gateway {
     }
 
     /// Calls the tool for missing values; `None` if `name` is another tool.
-    async fn call_credentials_tool(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
+    async fn call_credentials_tool(&self, caller: &ClientCaller, name: &str) -> Option<PendingCall> {
         let missing = self.0.options.missing.as_ref().filter(|_| name == CREDENTIALS_TOOL)?;
         let servers = self.servers_missing_values(missing, caller).await;
         let (gateway, caller) = (self.0.clone(), caller.clone());

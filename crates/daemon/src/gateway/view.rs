@@ -19,7 +19,7 @@ use super::{
 };
 use crate::profiles::{FollowedProfile, Profiles};
 
-/// The maximum number of views that are remembered, with the pages that were made for them.
+/// The maximum number of views that the gateway remembers, with the pages that were made for them.
 const MAX_VIEWS: usize = 64;
 /// The maximum number of pages of one view that are kept until the tools change.
 const MAX_PAGES: usize = 64;
@@ -58,9 +58,9 @@ impl Pages {
         Self { version, profile, first: OnceLock::new() }
     }
 
-    /// Whether the pages are those of the catalog of this `version`, seen through `profile`. A changed profile is a new
-    /// `Arc`.
-    fn match_catalog(&self, version: u64, profile: Option<&Arc<ToolProfile>>) -> bool {
+    /// Whether the pages show the catalog of this `version` through `profile`. Profiles are compared by address,
+    /// because a changed profile is a new `Arc`.
+    fn are_current_for(&self, version: u64, profile: Option<&Arc<ToolProfile>>) -> bool {
         self.version == version && self.profile.as_ref().map(Arc::as_ptr) == profile.map(Arc::as_ptr)
     }
 
@@ -122,7 +122,7 @@ impl View {
     ) -> Bytes {
         let snapshot = self.snapshot();
         let render = |after: Option<&str>| render(&snapshot, after);
-        let are_current = |pages: &Pages| pages.match_catalog(version, snapshot.profile.as_ref());
+        let are_current = |pages: &Pages| pages.are_current_for(version, snapshot.profile.as_ref());
         let stored = self.pages.load_full();
         if are_current(&stored) {
             return stored.page(key, render);
@@ -227,8 +227,8 @@ impl Views {
         }
         if let Some(view) = self.views.load().iter().find(|view| view.params == params) {
             // A default profile may be gone, because no client has asked for it.
-            let named = params.iter().find(|(key, _)| *key == "profile");
-            return named.map_or(Ok(()), |(_, name)| self.profile(name).map(drop)).map(|()| view.clone());
+            let profile_param = params.iter().find(|(key, _)| *key == "profile");
+            return profile_param.map_or(Ok(()), |(_, name)| self.profile(name).map(drop)).map(|()| view.clone());
         }
         let (mut selections, mut profile) = (vec![self.base_selection.clone()], None);
         for (key, value) in &params {
@@ -251,8 +251,8 @@ impl Views {
 
     /// The name of the profile of the view that the query of a URL selects, whether or not there is such a profile.
     pub(super) fn profile_for_query(&self, query: Option<&str>) -> Option<Arc<str>> {
-        let named = parse_query(query).into_iter().find(|(key, _)| *key == "profile");
-        named.map(|(_, name)| Arc::from(name)).or_else(|| self.default_view.profile().cloned())
+        let profile_param = parse_query(query).into_iter().find(|(key, _)| *key == "profile");
+        profile_param.map(|(_, name)| Arc::from(name)).or_else(|| self.default_view.profile().cloned())
     }
 
     fn profile(&self, name: &str) -> Result<FollowedProfile, Refusal> {
@@ -261,9 +261,13 @@ impl Views {
     }
 
     fn no_profile(&self, name: &str) -> Refusal {
-        let known = self.profiles.names();
-        let known = if known.is_empty() { "there are none".to_owned() } else { format!("known: {}", known.join(", ")) };
-        Refusal::invalid_request(format!("no profile is called {}; {known}", quoted(name)))
+        let known_profiles = self.profiles.names();
+        let known_profiles = if known_profiles.is_empty() {
+            "there are none".to_owned()
+        } else {
+            format!("known: {}", known_profiles.join(", "))
+        };
+        Refusal::invalid_request(format!("no profile is called {}; {known_profiles}", quoted(name)))
             .status(StatusCode::NOT_FOUND)
     }
 }

@@ -89,7 +89,8 @@ pub(super) async fn serve(
                     };
                     // Cannot fail, because the semaphore is never closed.
                     let Ok(permit) = permit else { break };
-                    connections.spawn(serve_connection(stream, permit, unauthenticated.register(), Arc::clone(&shared)));
+                    let registration = unauthenticated.register();
+                    connections.spawn(serve_connection(stream, permit, registration, Arc::clone(&shared)));
                 }
                 Err(error) if concerns_one_connection(&error) => {}
                 Err(error) => {
@@ -115,7 +116,8 @@ pub(super) async fn serve(
                     evictions.make_room(&mut unauthenticated, bounds.unauthenticated);
                     // Cannot fail, because there is a permit for each health check.
                     let Ok(permit) = Arc::clone(&shared.permits).try_acquire_owned() else { continue };
-                    health_checks.spawn(serve_connection(stream, permit, unauthenticated.register(), Arc::clone(&shared)));
+                    let registration = unauthenticated.register();
+                    health_checks.spawn(serve_connection(stream, permit, registration, Arc::clone(&shared)));
                 }
             }
         }

@@ -14,7 +14,7 @@ use super::{
         exchange::StartedRequest,
         incoming::{Batch, BatchedRequest},
         message::{self, Incoming},
-        methods::{Caller, ClientRequest},
+        methods::{ClientCaller, ClientRequest},
         refusal::Refusal,
         session::Session,
     },
@@ -35,7 +35,7 @@ pub(super) fn response(
     if requests.is_empty() && errors.is_empty() {
         return Ok(empty_response(StatusCode::ACCEPTED));
     }
-    let caller = Caller {
+    let caller = ClientCaller {
         principal: principal.clone(),
         era: Era::Legacy,
         client: session.client_info.get().cloned().unwrap_or_default(),
@@ -54,7 +54,7 @@ pub(super) fn response(
 /// Runs a request, and returns its events up to its answer. There is no answer if the client cancels the request.
 fn answer_events(
     gateway: Gateway,
-    caller: Caller,
+    caller: ClientCaller,
     request: BatchedRequest,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
     let started = async move {
@@ -63,7 +63,7 @@ fn answer_events(
             let Ok(Incoming::Request { method, params, .. }) = message::read(&message) else {
                 return Err(Refusal::invalid_request("not a request"));
             };
-            gateway.open(&caller, &id, ClientRequest { method: &method, params }).await
+            gateway.begin_exchange(&caller, &id, ClientRequest { method: &method, params }).await
         };
         let answer = match running.token.clone().run_until_cancelled(begun).await {
             Some(Ok(StartedRequest::Exchange(exchange))) => {

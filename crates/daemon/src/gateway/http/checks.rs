@@ -11,7 +11,7 @@ use url::Url;
 
 use super::super::{
     Gateway,
-    methods::{Caller, client_name},
+    methods::{ClientCaller, client_name},
     protocol_names::{LEGACY_VERSIONS, META_CAPABILITIES, META_CLIENT, META_VERSION, MODERN_VERSION},
     refusal::{Refusal, quoted},
     relay,
@@ -107,7 +107,7 @@ struct Params {
     uri: Value,
 }
 
-/// The parameters of a request, to compare with its headers.
+/// What a request says about itself, in its parameters and in its headers. Both must agree.
 #[derive(Debug)]
 pub(super) struct Claims<'h> {
     params: Params,
@@ -159,8 +159,8 @@ impl<'h> Claims<'h> {
     }
 }
 
-/// The fields of `_meta` that every request of 2026-07-28 must have: its version, and what its client can do. With the
-/// latter, returns the name that the client may give itself.
+/// The fields of `_meta` that every request of 2026-07-28 must have: its version, and what its client can do. The name
+/// of the client is optional.
 fn required_meta(meta: Option<&Map<String, Value>>) -> Result<(&str, ClientInfo), Refusal> {
     let missing = |key: &str| Refusal::malformed_meta(format!("_meta lacks {key}"));
     let version = meta.and_then(|meta| meta.get(META_VERSION)).and_then(Value::as_str);
@@ -183,7 +183,7 @@ pub(in super::super) fn modern_client(params: &str) -> Option<Result<ClientInfo,
     })
 }
 
-/// An error if a header is missing, or differs from what the body says.
+/// Refuses a request in which a header is missing, or differs from the value `expected` in the body.
 fn require_header(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), Refusal> {
     let received = header_text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
     if decode(received).as_deref() == Some(expected) {
@@ -206,7 +206,7 @@ fn decode(value: &str) -> Option<String> {
 /// header is missing or differs from its argument.
 pub(super) fn require_matching_headers(
     gateway: &Gateway,
-    caller: &Caller,
+    caller: &ClientCaller,
     params: &str,
     headers: &HeaderMap,
 ) -> Result<(), Refusal> {
