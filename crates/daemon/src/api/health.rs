@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_label_cannot_break_out_of_its_quotes() {
         let mut page = Page::default();
-        page.value("calls", &[("server", "a\"b\\c\nd".to_owned()), ("outcome", "ok".to_owned())], 2.0);
+        page.write_value("calls", &[("server", "a\"b\\c\nd".to_owned()), ("outcome", "ok".to_owned())], 2.0);
         assert_eq!(page.0, "calls{server=\"a\\\"b\\\\c\\nd\",outcome=\"ok\"} 2\n");
     }
 }

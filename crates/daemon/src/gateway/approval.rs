@@ -123,13 +123,13 @@ mod tests {
             (json!({"action": "decline", "content": {"decision": "allow"}}), false),
             (json!({}), false),
         ] {
-            assert_eq!(read(Ok(answer.clone())) == Confirmed::Yes, allowed, "{answer}");
+            assert_eq!(read_answer(Ok(answer.clone())) == Confirmed::Yes, allowed, "{answer}");
         }
     }
 
     #[test]
     fn an_answer_may_cover_later_calls_and_change_the_arguments() {
-        let answer = |content: Value| read(Ok(json!({ "action": "accept", "content": content })));
+        let answer = |content: Value| read_answer(Ok(json!({ "action": "accept", "content": content })));
         let arguments = json!({ "path": "b" }).as_object().cloned();
         for (word, keep) in [
             (ALLOW_SESSION, AnswerScope::Session),

@@ -47,7 +47,7 @@ mod tests {
     fn pages_follow_each_other_also_when_the_last_of_a_page_has_gone() {
         let (first, next) = numbers(None);
         assert_eq!(first, [1, 2]);
-        let after = read(next.as_deref()).unwrap();
+        let after = decode(next.as_deref()).unwrap();
         assert_eq!(numbers(after.as_deref()), (vec![3], None));
         assert_eq!(numbers(Some("bb")), (vec![3], None));
         assert_eq!(numbers(Some("z")), (vec![], None));
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_cursor_that_the_gateway_did_not_make_is_refused() {
-        assert!(read(Some("page 2")).is_err());
-        assert!(read(Some("_w")).is_err(), "not UTF-8");
+        assert!(decode(Some("page 2")).is_err());
+        assert!(decode(Some("_w")).is_err(), "not UTF-8");
     }
 }

@@ -305,11 +305,11 @@ mod tests {
     fn a_world_with_a_base_reports_changes_of_its_member_s_servers_alone() {
         let (before, after) = (loaded(&["git"], &["old"]), loaded(&["git", "db"], &["new"]));
         let all = json!({ "added": ["db", "new"], "changed": [], "removed": ["old"] });
-        assert_eq!(changes(&before, &after, None), all);
+        assert_eq!(describe_changes(&before, &after, None), all);
         let of_member = json!({ "added": ["new"], "changed": [], "removed": ["old"] });
-        assert_eq!(changes(&before, &after, Some(Scope::Member)), of_member);
+        assert_eq!(describe_changes(&before, &after, Some(Scope::Member)), of_member);
         let only_shared = (loaded(&["git"], &["old"]), loaded(&["db"], &["old"]));
-        assert!(changes(&only_shared.0, &only_shared.1, Some(Scope::Member)).is_null());
+        assert!(describe_changes(&only_shared.0, &only_shared.1, Some(Scope::Member)).is_null());
     }
 
     #[tokio::test(start_paused = true)]
