@@ -121,7 +121,7 @@ impl ProvedSender {
     fn principal(&self) -> Principal {
         match self {
             Self::Local => Principal::LOCAL,
-            Self::Member(proved) => proved.member().clone(),
+            Self::Member(proved_token) => proved_token.member().clone(),
         }
     }
 }

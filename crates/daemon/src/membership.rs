@@ -23,8 +23,8 @@ pub(crate) struct Membership {
 impl Membership {
     /// The membership of the member whom the token proves. `None` for a token that an issuer signed, because the store
     /// does not have the member of such a token.
-    pub(crate) fn of(store: &TeamStore, proved: &ProvedToken) -> Option<Self> {
-        let token = proved.token()?.clone();
+    pub(crate) fn of(store: &TeamStore, proved_token: &ProvedToken) -> Option<Self> {
+        let token = proved_token.token()?.clone();
         Some(Self { store: store.clone(), token })
     }
 

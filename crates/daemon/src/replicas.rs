@@ -222,7 +222,7 @@ impl Replicas {
         {
             match self.options.heartbeats.remove_silent(&late_heartbeat).await {
                 Ok(true) => {
-                    tracing::warn!("removed the replica at {}: its heartbeat is late", late_heartbeat.replica.address)
+                    tracing::warn!("removed the replica at {}: its heartbeat is late", late_heartbeat.replica.address);
                 }
                 Ok(false) => {}
                 Err(error) => tracing::warn!("a replica whose heartbeat is late could not be removed: {error}"),

@@ -409,28 +409,28 @@ impl Daemon {
             });
         }
         let acceptor = tls.as_ref().map(Tls::acceptor);
-        let (siblings, heartbeats) = replica.map(|replica| replica.join(&router, &ending)).unzip();
-        let siblings = OptionFuture::from(siblings);
+        let (serve_siblings, heartbeat_task) = replica.map(|replica| replica.join(&router, &ending)).unzip();
+        let serve_siblings = OptionFuture::from(serve_siblings);
         let routers = connections::Routers { router, ending_router: (!drain.is_zero()).then(api::ending_router) };
-        let clients = connections::serve(listener, acceptor, routers, bounds, ending.clone());
-        let mut serving = pin!(async { tokio::join!(clients, siblings) });
+        let serve_clients = connections::serve(listener, acceptor, routers, bounds, ending.clone());
+        let mut serve_future = pin!(async { tokio::join!(serve_clients, serve_siblings) });
         let has_ended = tokio::select! {
-            _ = &mut serving => true,
+            _ = &mut serve_future => true,
             () = until => false,
         };
         world.draining.cancel();
-        let has_ended = has_ended || (!drain.is_zero() && timeout(drain, &mut serving).await.is_ok());
+        let has_ended = has_ended || (!drain.is_zero() && timeout(drain, &mut serve_future).await.is_ok());
         ending.cancel();
-        // The connections end only when this function drops `serving`, because the gateway still reports abandoned
+        // The connections end only when this function drops `serve_future`, because the gateway still reports abandoned
         // calls to its clients on them.
-        if !has_ended && timeout(grace, &mut serving).await.is_err() {
+        if !has_ended && timeout(grace, &mut serve_future).await.is_err() {
             tracing::warn!("gave up calls that were still in flight after {} s", grace.as_secs_f64());
         }
         gateway.shutdown().await;
         tasks.close();
         tasks.wait().await;
-        if let Some(heartbeats) = heartbeats {
-            heartbeats.leave().await;
+        if let Some(heartbeat_task) = heartbeat_task {
+            heartbeat_task.leave().await;
         }
     }
 }

@@ -60,9 +60,9 @@ enum Work {
 /// Returns a key for a question that is asked together with `questions`: the name that its server gave to it, or a
 /// numbered name if the server gave none or `questions` has it already.
 fn unused_key<T>(name: Option<String>, questions: &BTreeMap<String, T>) -> String {
-    let numbered = (questions.len() + 1..).map(|number| format!("question-{number}"));
+    let numbered_names = (questions.len() + 1..).map(|number| format!("question-{number}"));
     // One of the numbered names is free.
-    name.into_iter().chain(numbered).find(|name| !questions.contains_key(name)).unwrap_or_default()
+    name.into_iter().chain(numbered_names).find(|name| !questions.contains_key(name)).unwrap_or_default()
 }
 
 /// A request that has begun.
@@ -100,7 +100,7 @@ impl Gateway {
         let session_permit = session_permit.transpose().map_err(too_many_calls)?;
         let work = match self.handle(caller, request).await? {
             Reply::Now(result) => return Ok(StartedRequest::Answered(result)),
-            Reply::Call(running) => Work::Call(running),
+            Reply::Call(running_call) => Work::Call(running_call),
             Reply::Listen(listening) => {
                 let Listening { filter, subscriptions } = *listening;
                 let news = self.0.news.subscribe();
@@ -129,21 +129,23 @@ impl Exchange {
     pub(super) async fn next(&mut self) -> Outgoing {
         loop {
             let outgoing = match &mut self.work {
-                Work::Call(running) => match self.gateway.0.stop.run_until_cancelled(running.call.next()).await {
-                    Some(Step::Update(Update::Progress(progress))) => self.progress_notification(&progress),
-                    Some(Step::Update(Update::Question(question))) => self.ask_client(question),
-                    Some(Step::Update(Update::Completed(id))) => self.elicitation_completed(&id),
-                    Some(Step::Ended(outcome)) => {
-                        let cacheable = running.cacheable;
-                        self.work = Work::Ended;
-                        let finish = |result| self.gateway.with_required_fields(self.caller.era, result, cacheable);
-                        Some(Outgoing::Answer(outcome.map(finish)))
+                Work::Call(running_call) => {
+                    match self.gateway.0.stop.run_until_cancelled(running_call.call.next()).await {
+                        Some(Step::Update(Update::Progress(progress))) => self.progress_notification(&progress),
+                        Some(Step::Update(Update::Question(question))) => self.ask_client(question),
+                        Some(Step::Update(Update::Completed(id))) => self.elicitation_completed(&id),
+                        Some(Step::Ended(outcome)) => {
+                            let cacheable = running_call.cacheable;
+                            self.work = Work::Ended;
+                            let finish = |result| self.gateway.with_required_fields(self.caller.era, result, cacheable);
+                            Some(Outgoing::Answer(outcome.map(finish)))
+                        }
+                        None => {
+                            self.work = Work::Ended;
+                            Some(Outgoing::Answer(Err(Refusal::stopping())))
+                        }
                     }
-                    None => {
-                        self.work = Work::Ended;
-                        Some(Outgoing::Answer(Err(Refusal::stopping())))
-                    }
-                },
+                }
                 Work::Listen { .. } => Some(self.next_news().await),
                 Work::Ended => std::future::pending().await,
             };
@@ -155,8 +157,8 @@ impl Exchange {
 
     /// The notification of progress. `None` if the client wants no progress.
     fn progress_notification(&self, progress: &Progress) -> Option<Outgoing> {
-        let Work::Call(running) = &self.work else { return None };
-        let token = running.progress_token.as_ref()?;
+        let Work::Call(running_call) = &self.work else { return None };
+        let token = running_call.progress_token.as_ref()?;
         let mut params = json!({"progress": progress.progress});
         if let Some(total) = progress.total {
             params["total"] = json!(total);
@@ -210,7 +212,7 @@ impl Exchange {
 
     /// Parks the call until its client returns, and asks all open questions of the call together.
     fn park(&mut self, first_question: Question) -> Option<Outgoing> {
-        let Work::Call(mut running) = std::mem::replace(&mut self.work, Work::Ended) else { return None };
+        let Work::Call(mut running_call) = std::mem::replace(&mut self.work, Work::Ended) else { return None };
         let mut questions = BTreeMap::new();
         let mut next_update = Some(Update::Question(first_question));
         while let Some(update) = next_update {
@@ -219,9 +221,9 @@ impl Exchange {
                 let name = question.name.take();
                 questions.insert(unused_key(name, &questions), question);
             }
-            next_update = running.call.try_next();
+            next_update = running_call.call.try_next();
         }
-        let parked_call = ParkedCall { call: running.call, questions, origin: running.origin };
+        let parked_call = ParkedCall { call: running_call.call, questions, origin: running_call.origin };
         let result = self.gateway.0.memory.park(parked_call);
         Some(Outgoing::Answer(
             result.map(|result| self.gateway.with_required_fields(Era::Modern, result, Cacheable::No)),

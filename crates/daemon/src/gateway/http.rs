@@ -150,14 +150,14 @@ impl PostRequest<'_> {
 
     /// Determines the era of a request, checks what the request needs in that era, and runs it.
     async fn request(&self, id: &Id, request: ClientRequest<'_>) -> Result<Response, RefusedRequest> {
-        let refused = |era| move |refusal| RefusedRequest { id: Some(id.clone()), era, refusal };
+        let refuse = |era| move |refusal| RefusedRequest { id: Some(id.clone()), era, refusal };
         let params = request.params.text();
         let claims = Claims::read(params, self.headers);
-        match claims.era().map_err(refused(Era::Modern))? {
+        match claims.era().map_err(refuse(Era::Modern))? {
             Era::Modern => {
-                let refused = refused(Era::Modern);
-                let view = self.gateway.0.views.for_query(self.query).map_err(&refused)?;
-                let client = claims.check_modern(request.method).map_err(&refused)?;
+                let refuse = refuse(Era::Modern);
+                let view = self.gateway.0.views.for_query(self.query).map_err(&refuse)?;
+                let client = claims.check_modern(request.method).map_err(&refuse)?;
                 let principal = self.principal.clone();
                 let caller = ClientCaller {
                     principal,
@@ -168,23 +168,23 @@ impl PostRequest<'_> {
                     transport: ClientTransport::Http,
                 };
                 if request.method == "tools/call" {
-                    checks::require_matching_headers(self.gateway, &caller, params, self.headers).map_err(&refused)?;
+                    checks::require_matching_headers(self.gateway, &caller, params, self.headers).map_err(&refuse)?;
                 }
                 // Without a session there is nothing to cancel by id, so the request is not registered.
-                let running = None;
-                self.run(&caller, id, request, running).await
+                let running_request = None;
+                self.run(&caller, id, request, running_request).await
             }
-            Era::Legacy if request.method == "initialize" => self.initialize(id, params).map_err(refused(Era::Legacy)),
+            Era::Legacy if request.method == "initialize" => self.initialize(id, params).map_err(refuse(Era::Legacy)),
             Era::Legacy => {
-                let refused = refused(Era::Legacy);
+                let refuse = refuse(Era::Legacy);
                 let no_session_id = || {
                     Refusal::invalid_request("the session id is missing: begin with initialize")
                         .status(StatusCode::BAD_REQUEST)
                 };
-                let session = self.session().and_then(|session| session.ok_or_else(no_session_id)).map_err(&refused)?;
+                let session = self.session().and_then(|session| session.ok_or_else(no_session_id)).map_err(&refuse)?;
                 // Always set: `initialize` sets it before it adds the session.
                 let client = session.client_info.get().cloned().unwrap_or_default();
-                let running = session.start_request(id).map_err(&refused)?;
+                let running_request = session.start_request(id).map_err(&refuse)?;
                 let view = session.view.clone();
                 let (principal, session) = (self.principal.clone(), Some(session));
                 let caller = ClientCaller {
@@ -195,7 +195,7 @@ impl PostRequest<'_> {
                     session,
                     transport: ClientTransport::Http,
                 };
-                self.run(&caller, id, request, Some(running)).await
+                self.run(&caller, id, request, Some(running_request)).await
             }
         }
     }
@@ -207,32 +207,34 @@ impl PostRequest<'_> {
         caller: &ClientCaller,
         id: &Id,
         request: ClientRequest<'_>,
-        running: Option<RunningRequest>,
+        running_request: Option<RunningRequest>,
     ) -> Result<Response, RefusedRequest> {
-        let refused = |refusal| RefusedRequest { id: Some(id.clone()), era: caller.era, refusal };
-        let started = async {
+        let refuse = |refusal| RefusedRequest { id: Some(id.clone()), era: caller.era, refusal };
+        let start_future = async {
             match self.gateway.begin_exchange(caller, id, request).await? {
                 StartedRequest::Answered(result) => Ok((None, Some(Outgoing::Answer(Ok(result))))),
                 StartedRequest::Exchange(mut exchange) => {
-                    let first = events::first_message(&mut exchange).await;
-                    Ok((Some(exchange), first))
+                    let first_message = events::first_message(&mut exchange).await;
+                    Ok((Some(exchange), first_message))
                 }
             }
         };
-        let started = match &running {
-            Some(running) => running.token.clone().run_until_cancelled(started).await,
-            None => Some(started.await),
+        let started_request = match &running_request {
+            Some(running_request) => running_request.token.clone().run_until_cancelled(start_future).await,
+            None => Some(start_future.await),
         };
-        match started {
+        match started_request {
             // The client cancelled the request: there is no answer.
             None => Ok(events::empty_stream()),
-            Some(Err(refusal)) => Err(refused(refusal)),
+            Some(Err(refusal)) => Err(refuse(refusal)),
             Some(Ok((_, Some(Outgoing::Answer(Ok(result)))))) => {
                 let body = self.gateway.0.concealed(message::response(id, &result));
                 Ok(json_response(StatusCode::OK, body))
             }
-            Some(Ok((_, Some(Outgoing::Answer(Err(refusal)))))) => Err(refused(refusal)),
-            Some(Ok((Some(exchange), first))) => Ok(events::response(*exchange, running, first)),
+            Some(Ok((_, Some(Outgoing::Answer(Err(refusal)))))) => Err(refuse(refusal)),
+            Some(Ok((Some(exchange), first_message))) => {
+                Ok(events::response(*exchange, running_request, first_message))
+            }
             // Does not happen: without an exchange, the answer is there.
             Some(Ok((None, _))) => Ok(events::empty_stream()),
         }

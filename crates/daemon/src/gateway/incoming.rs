@@ -21,7 +21,7 @@ pub(super) struct BatchedRequest {
     pub(super) id: Id,
     /// The whole message.
     pub(super) message: Bytes,
-    pub(super) running: RunningRequest,
+    pub(super) running_request: RunningRequest,
 }
 
 /// The messages of a batch that get answers.
@@ -53,7 +53,9 @@ impl Batch {
                 return Err((Some(id), Refusal::invalid_request("initialize cannot be a part of a batch")));
             }
             Incoming::Request { id, .. } => match session.start_request(&id) {
-                Ok(running) => self.requests.push(BatchedRequest { id, message: message.clone(), running }),
+                Ok(running_request) => {
+                    self.requests.push(BatchedRequest { id, message: message.clone(), running_request });
+                }
                 Err(refusal) => return Err((Some(id), refusal)),
             },
             Incoming::Notification { method, params } => handle_notification(session, &method, params.text()),

@@ -42,8 +42,8 @@ impl Memory {
     /// # Errors
     /// When there are too many sessions, and no session of that principal was idle for long enough.
     pub(super) fn add_session(&self, session: Arc<Session>) -> Result<(), Refusal> {
-        let replaced = self.state.lock().sessions.insert(session)?;
-        replaced.iter().for_each(|session| session.ended.cancel());
+        let removed_session = self.state.lock().sessions.insert(session)?;
+        removed_session.iter().for_each(|session| session.ended.cancel());
         Ok(())
     }
 
@@ -84,12 +84,12 @@ impl Memory {
     pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<ParkedCall, Refusal> {
         let is_in_time = |parked_at: &Instant| parked_at.elapsed() <= self.parked_for;
         // Compared before the call is taken, so that a request with another origin leaves the call to its own client.
-        let parked = self.state.lock().parked.origin(state);
-        if parked.is_some_and(|(parked_at, parked)| is_in_time(&parked_at) && !parked.is_same_request(origin)) {
+        let parked_origin = self.state.lock().parked.origin(state);
+        if parked_origin.is_some_and(|(parked_at, parked)| is_in_time(&parked_at) && !parked.is_same_request(origin)) {
             return Err(Refusal::invalid_params("requestState belongs to another request"));
         }
-        let taken = self.state.lock().parked.take(state);
-        taken.filter(|(parked_at, _)| is_in_time(parked_at)).map(|(_, call)| call).ok_or_else(|| {
+        let taken_call = self.state.lock().parked.take(state);
+        taken_call.filter(|(parked_at, _)| is_in_time(parked_at)).map(|(_, call)| call).ok_or_else(|| {
             let seconds = self.parked_for.as_secs();
             Refusal::invalid_params(format!(
                 "no call waits here under this requestState (a call waits {seconds} s at most, and not beyond a \

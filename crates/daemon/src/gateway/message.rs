@@ -132,8 +132,8 @@ pub(super) fn read(message: &Bytes) -> Result<Incoming<'_>, (Option<Id>, Refusal
             Some(id) => Ok(Incoming::Request { id, method, params }),
             None => invalid(&None, "the id is neither a string nor an integer, or is longer than 1024 bytes"),
         },
-        (None, Some(raw), Some(result), None) => Ok(Incoming::Response { id: value(raw), outcome: Ok(result) }),
-        (None, Some(raw), None, Some(error)) => Ok(Incoming::Response { id: value(raw), outcome: Err(error) }),
+        (None, Some(raw), Some(result), None) => Ok(Incoming::Response { id: to_value(raw), outcome: Ok(result) }),
+        (None, Some(raw), None, Some(error)) => Ok(Incoming::Response { id: to_value(raw), outcome: Err(error) }),
         _ => invalid(&id, "neither a request, nor a notification, nor a response"),
     }
 }
@@ -198,7 +198,7 @@ fn some_even_if_null<'de, D: Deserializer<'de>>(field: D) -> Result<Option<&'de 
     <&RawValue>::deserialize(field).map(Some)
 }
 
-fn value(raw: &RawValue) -> Value {
+fn to_value(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap_or(Value::Null)
 }
 
@@ -217,13 +217,13 @@ fn malformed(bytes: &[u8], error: &serde_json::Error) -> Refusal {
 /// Writes the answer to a request; `result` is JSON.
 pub(super) fn response(id: &Id, result: &[u8]) -> Bytes {
     const FIXED_TEXT: usize = r#"{"jsonrpc":"2.0","id":,"result":}"#.len();
-    let mut out = Vec::with_capacity(result.len() + id.json().len() + FIXED_TEXT);
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    out.extend_from_slice(id.json().as_bytes());
-    out.extend_from_slice(b",\"result\":");
-    out.extend_from_slice(result);
-    out.push(b'}');
-    one_line(out)
+    let mut buffer = Vec::with_capacity(result.len() + id.json().len() + FIXED_TEXT);
+    buffer.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    buffer.extend_from_slice(id.json().as_bytes());
+    buffer.extend_from_slice(b",\"result\":");
+    buffer.extend_from_slice(result);
+    buffer.push(b'}');
+    one_line(buffer)
 }
 
 /// Writes the refusal of a request.
@@ -254,15 +254,15 @@ pub(super) fn json(value: &impl Serialize) -> String {
 
 /// Removes line breaks: a server's JSON may have several lines, and on stdio and in an event stream each line break
 /// would end the message. Inside a string a line break is always escaped, so every other one is white space.
-fn one_line(mut out: Vec<u8>) -> Bytes {
-    if memchr2(b'\n', b'\r', &out).is_some() {
-        for byte in &mut out {
+fn one_line(mut buffer: Vec<u8>) -> Bytes {
+    if memchr2(b'\n', b'\r', &buffer).is_some() {
+        for byte in &mut buffer {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
             }
         }
     }
-    out.into()
+    buffer.into()
 }
 
 #[cfg(test)]

@@ -246,8 +246,8 @@ impl Gateway {
             "resources" => &index.resources,
             _ => &index.templates,
         };
-        let visible = entries.iter().filter(|(_, entry)| caller.view.may_have(&entry.server));
-        let items = visible.map(|(name, entry)| (name.as_str(), &entry.item));
+        let visible_entries = entries.iter().filter(|(_, entry)| caller.view.may_have(&entry.server));
+        let items = visible_entries.map(|(name, entry)| (name.as_str(), &entry.item));
         let (items, next) = cursor::page(items, after_key.as_deref(), self.0.options.bounds.page);
         let mut result = json!({ field: items });
         if let Some(next) = next {
@@ -450,11 +450,11 @@ impl Gateway {
             arguments: Option<Map<String, Value>>,
         }
         let Params { name, arguments } = parse_params(params)?;
-        let found = self.0.find_offered(|index| {
+        let find_entry = self.0.find_offered(|index| {
             index.prompts.get(&name).filter(|entry| caller.view.may_have(&entry.server)).cloned()
         });
         let unknown = || Refusal::invalid_params(format!("Unknown prompt: {}", quoted(&name)));
-        let entry = found.await.ok_or_else(unknown)?;
+        let entry = find_entry.await.ok_or_else(unknown)?;
         let relay = Relay::prompt(&entry.native_name, arguments.unwrap_or_default()).trace(trace);
         Ok(self.relay_call(caller, entry.server, relay, |result| result))
     }

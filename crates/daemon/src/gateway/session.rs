@@ -77,10 +77,10 @@ pub(super) struct Session {
 struct State {
     stream: Stream,
     /// The number of the next standing stream.
-    next_stream: u64,
+    next_stream_number: u64,
     /// The questions that the client has not answered, by number.
     questions: HashMap<u64, AnswerSender>,
-    next_question: u64,
+    next_question_number: u64,
     /// The client's requests under way.
     running_requests: HashMap<Id, CancellationToken>,
     /// The client does not want log messages below this level.
@@ -187,9 +187,9 @@ impl Session {
     /// demands.
     pub(super) fn accept_answer(&self, id: &Value, answer: Result<Value, String>) {
         let number = id.as_u64().or_else(|| id.as_str().and_then(|digits| digits.parse().ok()));
-        if let Some(reply) = number.and_then(|number| self.state.lock().questions.remove(&number)) {
+        if let Some(reply_sender) = number.and_then(|number| self.state.lock().questions.remove(&number)) {
             // The call that asked may have ended meanwhile.
-            let _ = reply.send(answer);
+            let _ = reply_sender.send(answer);
         }
     }
 
@@ -263,11 +263,11 @@ impl State {
     fn new(news: broadcast::Receiver<News>) -> Self {
         Self {
             stream: Stream::Closed(Backlog::new(news)),
-            next_stream: 0,
+            next_stream_number: 0,
             questions: HashMap::new(),
             // The first number is random, because a client may answer a question of its previous session late. Numbers
             // stay below 2^53, so that clients can read them as doubles.
-            next_question: rand::rng().random_range(1..1 << 52),
+            next_question_number: rand::rng().random_range(1..1 << 52),
             running_requests: HashMap::new(),
             min_level: news::INFO_LEVEL,
             last_used: Instant::now(),
@@ -279,8 +279,8 @@ impl State {
         if self.questions.len() >= MAX_QUESTIONS {
             return Err(reply);
         }
-        let number = self.next_question;
-        self.next_question += 1;
+        let number = self.next_question_number;
+        self.next_question_number += 1;
         self.questions.insert(number, reply);
         Ok(number)
     }
@@ -291,8 +291,8 @@ impl State {
         stop: CancellationToken,
         subscribe: impl FnOnce() -> broadcast::Receiver<News>,
     ) -> (OpenStream, bool) {
-        let number = self.next_stream;
-        self.next_stream += 1;
+        let number = self.next_stream_number;
+        self.next_stream_number += 1;
         let (backlog, has_replaced) =
             match std::mem::replace(&mut self.stream, Stream::Open { number, stop: stop.clone() }) {
                 Stream::Closed(backlog) => (backlog, false),
@@ -540,7 +540,7 @@ mod tests {
         drop(waiting);
         let (asked, answer) = ask();
         assert!(asked);
-        let number = session.state.lock().next_question - 1;
+        let number = session.state.lock().next_question_number - 1;
         session.accept_answer(&serde_json::json!(number.to_string()), Ok(Value::from(7)));
         assert_eq!(answer.await.unwrap(), Ok(Value::from(7)), "some clients send the number back as a string");
     }

@@ -118,8 +118,8 @@ impl Connection<'_> {
                     let body = Bytes::from(std::mem::take(&mut line));
                     if message::is_batch(&body) && self.session.may_batch() {
                         requests.push(Either::Right(self.handle_batch(Batch::receive(&self.session, &body))));
-                    } else if let Some((id, running)) = run_beside(&mut requests, self.receive(&body)).await {
-                        requests.push(Either::Left(self.handle(id, body, running)));
+                    } else if let Some((id, running_request)) = run_beside(&mut requests, self.receive(&body)).await {
+                        requests.push(Either::Left(self.handle(id, body, running_request)));
                     }
                 }
                 Some(()) = requests.next() => {}
@@ -146,11 +146,11 @@ impl Connection<'_> {
 
     /// Sends notifications of changes to a client that has sent `initialize`. A client of 2026-07-28 gets the
     /// notifications to which it has subscribed, in answer to its `subscriptions/listen`.
-    async fn notify(&self, received: Vec<News>) {
+    async fn notify(&self, received_news: Vec<News>) {
         if self.session.client_info.get().is_none() {
             return;
         }
-        for news in received.iter().filter(|news| news.concerns(&self.session.view, &self.session.principal)) {
+        for news in received_news.iter().filter(|news| news.concerns(&self.session.view, &self.session.principal)) {
             if let Some(message) = self.session.notification(news) {
                 self.send(message).await;
             }
@@ -165,7 +165,7 @@ impl Connection<'_> {
         }
         match message::read(body) {
             Ok(Incoming::Request { id, .. }) => match self.session.start_request(&id) {
-                Ok(running) => return Some((id, running)),
+                Ok(running_request) => return Some((id, running_request)),
                 Err(refusal) => self.refuse(Some(&id), &refusal).await,
             },
             Ok(Incoming::Notification { method, params }) => {
@@ -178,8 +178,8 @@ impl Connection<'_> {
     }
 
     /// Runs a request and sends its answer, unless the client cancels the request.
-    async fn handle(&self, id: Id, body: Bytes, running: RunningRequest) {
-        if let Some(answer) = self.answer(&id, &body, running).await {
+    async fn handle(&self, id: Id, body: Bytes, running_request: RunningRequest) {
+        if let Some(answer) = self.answer(&id, &body, running_request).await {
             self.send(answer).await;
         }
     }
@@ -190,9 +190,9 @@ impl Connection<'_> {
             Ok(batch) => batch,
             Err(refusal) => return self.refuse(None, &refusal).await,
         };
-        let answers = requests
-            .into_iter()
-            .map(async |BatchedRequest { id, message, running }| self.answer(&id, &message, running).await);
+        let answers = requests.into_iter().map(async |BatchedRequest { id, message, running_request }| {
+            self.answer(&id, &message, running_request).await
+        });
         let answers = join_all(answers).await.into_iter().flatten();
         let answers: Vec<Bytes> = answers.chain(errors).collect();
         if !answers.is_empty() {
@@ -201,8 +201,8 @@ impl Connection<'_> {
     }
 
     /// Runs a request and returns its answer; `None` if the client cancels the request.
-    async fn answer(&self, id: &Id, body: &Bytes, running: RunningRequest) -> Option<Bytes> {
-        let answer = running.token.run_until_cancelled(self.run(id, body)).await?;
+    async fn answer(&self, id: &Id, body: &Bytes, running_request: RunningRequest) -> Option<Bytes> {
+        let answer = running_request.token.run_until_cancelled(self.run(id, body)).await?;
         Some(match answer {
             Ok(result) => message::response(id, &result),
             Err(refusal) => message::error(Some(id), &refusal),

@@ -38,7 +38,7 @@ struct ListedTool<'a> {
 impl<'a> ListedTool<'a> {
     fn of(tool: &'a CatalogTool, snapshot: &'a ViewSnapshot<'_>, era: Era) -> Self {
         let definition = tool.tool();
-        let output = definition.output_schema.as_deref();
+        let output_schema = definition.output_schema.as_deref();
         Self {
             name: snapshot.name_of(tool),
             title: definition.title.as_deref(),
@@ -46,7 +46,7 @@ impl<'a> ListedTool<'a> {
             input_schema: &definition.input_schema,
             // Before 2026-07-28, an output schema must describe an object, and a client drops the whole list because of
             // one schema that does not.
-            output_schema: output.filter(|schema| era == Era::Modern || describes_object(schema)),
+            output_schema: output_schema.filter(|schema| era == Era::Modern || describes_object(schema)),
             annotations: (definition.annotations != Annotations::default()).then_some(&definition.annotations),
             icons: definition.icons.as_deref(),
             meta: definition.meta.as_deref(),
@@ -110,8 +110,9 @@ fn has_non_object_structured_content(result: &[u8]) -> bool {
         #[serde(borrow, default)]
         structured_content: Option<&'a RawValue>,
     }
-    let structured = serde_json::from_slice::<Structured<'_>>(result).ok().and_then(|result| result.structured_content);
-    structured.is_some_and(|structured| !structured.get().starts_with('{'))
+    let structured_content =
+        serde_json::from_slice::<Structured<'_>>(result).ok().and_then(|result| result.structured_content);
+    structured_content.is_some_and(|structured_content| !structured_content.get().starts_with('{'))
 }
 
 /// The result without structured content, which becomes a text block unless the result has a text already.
@@ -119,11 +120,11 @@ fn structured_content_to_text(result: &[u8]) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(result) else {
         return Bytes::copy_from_slice(result);
     };
-    let structured = value.as_object_mut().and_then(|object| object.shift_remove("structuredContent"));
-    if let Some(structured) = structured {
+    let structured_content = value.as_object_mut().and_then(|object| object.shift_remove("structuredContent"));
+    if let Some(structured_content) = structured_content {
         let blocks = value["content"].as_array_mut().map(std::mem::take).unwrap_or_default();
         let has_text = blocks.iter().any(|block| block["type"] == "text");
-        let text = (!has_text).then(|| json!({"type": "text", "text": structured.to_string()}));
+        let text = (!has_text).then(|| json!({"type": "text", "text": structured_content.to_string()}));
         value["content"] = blocks.into_iter().chain(text).collect();
     }
     value.to_string().into()
@@ -191,30 +192,30 @@ pub(super) fn add_required_fields(result: Bytes, cacheable: Cacheable, identity:
         #[serde(default)]
         cache_scope: Option<IgnoredAny>,
     }
-    let Ok(existing) = serde_json::from_slice::<ExistingFields>(&result) else { return result };
+    let Ok(existing_fields) = serde_json::from_slice::<ExistingFields>(&result) else { return result };
     // 200 bytes are enough for the fields below, unless the gateway has a very long name.
-    let mut out = Vec::with_capacity(result.len() + 200);
-    out.push(b'{');
+    let mut buffer = Vec::with_capacity(result.len() + 200);
+    buffer.push(b'{');
     let missing_fields = [
-        (existing.result_type.is_none(), r#""resultType":"complete","#),
-        (cacheable == Cacheable::Yes && existing.ttl_ms.is_none(), r#""ttlMs":0,"#),
-        (cacheable == Cacheable::Yes && existing.cache_scope.is_none(), r#""cacheScope":"private","#),
+        (existing_fields.result_type.is_none(), r#""resultType":"complete","#),
+        (cacheable == Cacheable::Yes && existing_fields.ttl_ms.is_none(), r#""ttlMs":0,"#),
+        (cacheable == Cacheable::Yes && existing_fields.cache_scope.is_none(), r#""cacheScope":"private","#),
     ];
     for (_, field) in missing_fields.into_iter().filter(|(is_missing, _)| *is_missing) {
-        out.extend_from_slice(field.as_bytes());
+        buffer.extend_from_slice(field.as_bytes());
     }
-    if existing.meta.is_none() {
-        out.extend_from_slice(identity.as_bytes());
-        out.push(b',');
+    if existing_fields.meta.is_none() {
+        buffer.extend_from_slice(identity.as_bytes());
+        buffer.push(b',');
     }
-    // The result without its opening brace, which `out` has already.
+    // The result without its opening brace, which `buffer` has already.
     let rest = result.trim_ascii_start().get(1..).unwrap_or_default().trim_ascii_start();
     // After the last added field there is no comma if the result itself has no fields.
     if rest.first() == Some(&b'}') {
-        out.pop_if(|last| *last == b',');
+        buffer.pop_if(|last| *last == b',');
     }
-    out.extend_from_slice(rest);
-    out.into()
+    buffer.extend_from_slice(rest);
+    buffer.into()
 }
 
 #[cfg(test)]

@@ -111,18 +111,18 @@ impl Inner {
         let message =
             format!("The server {server} needs a value of your own: {name}. Only you can give it, on this page.");
         let question = Elicitation::Url { message, url: page.clone(), id: Some(id.clone()) };
-        let value_given = missing.until_given(&caller.principal, server.as_str(), name);
+        let until_given = missing.until_given(&caller.principal, server.as_str(), name);
         // The reason why the value was not given; `None` if it was given.
         let reason_not_given = async {
-            tokio::pin!(value_given);
+            tokio::pin!(until_given);
             tokio::select! {
                 elicited = asker.elicit(server.clone(), question) => match elicited {
-                    Elicited::Accept(_) => value_given.await,
+                    Elicited::Accept(_) => until_given.await,
                     Elicited::Decline => return Some("the user declined to give it"),
                     Elicited::Cancel => return Some("the user has not decided"),
                 },
                 // A member who gives the value on the page has answered, even if they do not answer the client.
-                () = &mut value_given => {}
+                () = &mut until_given => {}
             }
             None
         };
@@ -141,7 +141,7 @@ impl Inner {
     /// tool; `None` if the server fails, or does not offer the tool within [`SERVER_TIMEOUT`].
     pub(super) async fn until_offered(&self, server: &ServerName, selector: &str) -> Option<Arc<Catalog>> {
         let (mut events, mut is_connecting) = (self.host.events(), false);
-        let tool_appears = async {
+        let until_tool_appears = async {
             loop {
                 let catalog = self.host.catalog();
                 if catalog.has_tool(selector) {
@@ -160,7 +160,7 @@ impl Inner {
                 }
             }
         };
-        timeout(SERVER_TIMEOUT, tool_appears).await.ok().flatten()
+        timeout(SERVER_TIMEOUT, until_tool_appears).await.ok().flatten()
     }
 }
 

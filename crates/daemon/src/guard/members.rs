@@ -43,43 +43,47 @@ impl Members {
             return Ok(None);
         }
         // A client that sends a token acts with that token, and not with a cookie that its browser adds.
-        let has_token = headers.contains_key(AUTHORIZATION);
-        let secret = if has_token { bearer(headers) } else { self.door.session_in(headers) };
+        let has_authorization = headers.contains_key(AUTHORIZATION);
+        let secret = if has_authorization { bearer(headers) } else { self.door.session_in(headers) };
         let Some(secret) = secret.filter(|secret| !secret.is_empty()) else { return Ok(None) };
-        let proved = match self.authority.proof_in_memory(secret) {
-            Some(proved) => Some(proved),
+        let proved_token = match self.authority.proof_in_memory(secret) {
+            Some(proved_token) => Some(proved_token),
             None if !may_ask_store() => return Err(too_many("too many requests")),
             None => self.authority.prove(secret).await.map_err(|error| unavailable(&error))?,
         };
-        let Some(proved) = proved else { return Ok(None) };
-        match (proved.purpose(), has_token) {
-            (Purpose::Personal | Purpose::Access, true) if proved.opens(path) => Ok(Some(proved)),
+        let Some(proved_token) = proved_token else { return Ok(None) };
+        match (proved_token.purpose(), has_authorization) {
+            (Purpose::Personal | Purpose::Access, true) if proved_token.opens(path) => Ok(Some(proved_token)),
             (Purpose::Personal | Purpose::Access, true) => {
                 let why = "a client sent its token to another address than the one for which the token was issued";
-                self.record_refusal("wrong_audience", why, &proved).await;
-                Err(wrong_audience(path, &proved))
+                self.record_refusal("wrong_audience", why, &proved_token).await;
+                Err(wrong_audience(path, &proved_token))
             }
             // Another site can make a browser send a request with the cookie, and could call tools that way.
             (Purpose::Browser, false) if !method.is_safe() && !self.door.is_from_own_page(headers) => {
                 let why = "a page of another site sent a request with the cookie of a member";
-                self.record_refusal("cross_site", why, &proved).await;
+                self.record_refusal("cross_site", why, &proved_token).await;
                 Err(cross_site())
             }
-            (Purpose::Browser, false) if proved.opens(path) => Ok(Some(proved)),
+            (Purpose::Browser, false) if proved_token.opens(path) => Ok(Some(proved_token)),
             // Another site can make a browser send such a request, but cannot read the answer.
             (Purpose::Browser, false) => Ok(None),
             // The secret of a cookie is not valid as a token, nor a token as a cookie: the secret was probably copied.
             _ => {
-                self.record_refusal("wrong_place", "a cookie was sent as a token, or a token as a cookie", &proved)
-                    .await;
+                self.record_refusal(
+                    "wrong_place",
+                    "a cookie was sent as a token, or a token as a cookie",
+                    &proved_token,
+                )
+                .await;
                 Ok(None)
             }
         }
     }
 
-    /// Returns the data about the member behind `proved` that the control API needs.
-    pub(super) fn membership(&self, proved: &ProvedToken) -> Option<Membership> {
-        Membership::of(self.authority.store(), proved)
+    /// Returns the data about the member behind `proved_token` that the control API needs.
+    pub(super) fn membership(&self, proved_token: &ProvedToken) -> Option<Membership> {
+        Membership::of(self.authority.store(), proved_token)
     }
 
     /// Returns the `WWW-Authenticate` for a client without a valid token; `is_wrong` says whether the client
@@ -102,24 +106,24 @@ impl Members {
     }
 
     /// Records the refusal of a request in the audit log.
-    async fn record_refusal(&self, code: &str, why: &str, proved: &ProvedToken) {
-        let by = Some(proved.member());
+    async fn record_refusal(&self, code: &str, why: &str, proved_token: &ProvedToken) {
+        let by = Some(proved_token.member());
         self.door.refusals().record(DoorRefusal { door: "daemon", code, why, by, ..DoorRefusal::default() }).await;
     }
 }
 
-fn wrong_audience(path: &str, proved: &ProvedToken) -> ApiError {
-    let is_of_other_tenant = |endpoint: Endpoint<'_>| !endpoint.is_for(proved.member().tenant());
+fn wrong_audience(path: &str, proved_token: &ProvedToken) -> ApiError {
+    let is_of_other_tenant = |endpoint: Endpoint<'_>| !endpoint.is_for(proved_token.member().tenant());
     let (message, hint) = match Endpoint::at(path) {
         Some(endpoint) if is_of_other_tenant(endpoint) => {
-            let tenant = proved.member().tenant();
+            let tenant = proved_token.member().tenant();
             (
                 format!("this token is of a member of the tenant `{tenant}`, and the address is not of that tenant"),
                 "use the address without `/t/TENANT`, or sign in as a member of the tenant in the address",
             )
         }
         _ => (
-            format!("this token opens only the MCP endpoint `{}`", Endpoint::of(proved.profile())),
+            format!("this token opens only the MCP endpoint `{}`", Endpoint::of(proved_token.profile())),
             "sign the client in at this address, or make a personal token for other programs",
         ),
     };

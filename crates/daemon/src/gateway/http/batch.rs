@@ -57,17 +57,17 @@ fn answer_events(
     caller: ClientCaller,
     request: BatchedRequest,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
-    let started = async move {
-        let BatchedRequest { id, message, running } = request;
-        let begun = async {
+    let answer_stream = async move {
+        let BatchedRequest { id, message, running_request } = request;
+        let begin_future = async {
             let Ok(Incoming::Request { method, params, .. }) = message::read(&message) else {
                 return Err(Refusal::invalid_request("not a request"));
             };
             gateway.begin_exchange(&caller, &id, ClientRequest { method: &method, params }).await
         };
-        let answer = match running.token.clone().run_until_cancelled(begun).await {
+        let answer = match running_request.token.clone().run_until_cancelled(begin_future).await {
             Some(Ok(StartedRequest::Exchange(exchange))) => {
-                return Either::Left(events::answer_events(*exchange, Some(running), None));
+                return Either::Left(events::answer_events(*exchange, Some(running_request), None));
             }
             Some(Ok(StartedRequest::Answered(result))) => Some(message::response(&id, &result)),
             Some(Err(refusal)) => Some(message::error(Some(&id), &refusal)),
@@ -76,5 +76,5 @@ fn answer_events(
         let event = answer.map(|answer| events::event(&gateway.0.concealed(answer)));
         Either::Right(stream::iter(event))
     };
-    stream::once(started).flatten()
+    stream::once(answer_stream).flatten()
 }

@@ -59,25 +59,25 @@ pub(super) fn empty_stream() -> Response {
 /// request.
 struct AnswerStream {
     exchange: Exchange,
-    running: Option<RunningRequest>,
+    running_request: Option<RunningRequest>,
     first_message: Option<Outgoing>,
 }
 
 impl AnswerStream {
     /// Returns the next event, and whether it is the last; `None` when the request was cancelled.
     async fn next(&mut self) -> Option<(Bytes, bool)> {
-        let next = async {
+        let next_message = async {
             match self.first_message.take() {
                 Some(first_message) => Some(first_message),
                 None => timeout(COMMENT_AFTER, self.exchange.next()).await.ok(),
             }
         };
-        let out = match &self.running {
-            Some(running) => running.token.run_until_cancelled(next).await?,
-            None => next.await,
+        let outgoing = match &self.running_request {
+            Some(running_request) => running_request.token.run_until_cancelled(next_message).await?,
+            None => next_message.await,
         };
         let id = self.exchange.id();
-        let (message, is_last) = match out {
+        let (message, is_last) = match outgoing {
             None => return Some((COMMENT, false)),
             Some(Outgoing::Message(message)) => (message, false),
             Some(Outgoing::Answer(Ok(result))) => (message::response(id, &result), true),
@@ -90,19 +90,19 @@ impl AnswerStream {
 /// Answers with events. `first_message` is the message that has arrived already, if any.
 pub(super) fn response(
     exchange: Exchange,
-    running: Option<RunningRequest>,
+    running_request: Option<RunningRequest>,
     first_message: Option<Outgoing>,
 ) -> Response {
-    stream_response(answer_events(exchange, running, first_message))
+    stream_response(answer_events(exchange, running_request, first_message))
 }
 
 /// Returns the events of a request up to its answer. `first_message` is the message that has arrived already, if any.
 pub(super) fn answer_events(
     exchange: Exchange,
-    running: Option<RunningRequest>,
+    running_request: Option<RunningRequest>,
     first_message: Option<Outgoing>,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
-    let stream = AnswerStream { exchange, running, first_message };
+    let stream = AnswerStream { exchange, running_request, first_message };
     unfold(Some(stream), async |stream| {
         let mut stream = stream?;
         let (event, is_last) = stream.next().await?;
@@ -145,13 +145,13 @@ impl StandingStream {
             if let Some(message) = messages.pop_front() {
                 return Some(event(&self.gateway.0.concealed(message)));
             }
-            let next = async {
+            let next_event = async {
                 tokio::select! {
                     received = news::next(news) => StandingEvent::News(received),
                     uris = self.session.subscriptions.until_updated() => StandingEvent::Updated(uris),
                 }
             };
-            let received = stop.run_until_cancelled(timeout(COMMENT_AFTER, next)).await?;
+            let received = stop.run_until_cancelled(timeout(COMMENT_AFTER, next_event)).await?;
             let received = match received {
                 Ok(StandingEvent::News(received)) => received,
                 Ok(StandingEvent::Updated(uris)) => {
@@ -177,7 +177,7 @@ pub(super) fn open_standing_stream(
     let gateway = gateway.clone();
     let stream = StandingStream { gateway, session, principal, stream: Some(stream), _permit: permit };
     // The first comment makes the server send the headers.
-    let opened = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
+    let first_comment = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
     let events = unfold(stream, async |mut stream| Some((stream.next().await?, stream)));
-    stream_response(futures::StreamExt::chain(opened, events))
+    stream_response(futures::StreamExt::chain(first_comment, events))
 }
