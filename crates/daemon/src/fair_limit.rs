@@ -25,7 +25,7 @@ pub(crate) struct FairLimit(Arc<Inner>);
 struct Inner {
     max: usize,
     max_per_member: usize,
-    taken: Mutex<PermitCounts>,
+    counts: Mutex<PermitCounts>,
 }
 
 /// The numbers of taken permits: of all, and of each owner.
@@ -83,7 +83,7 @@ impl LimitReached {
 impl FairLimit {
     /// Creates a limit of `max` permits; a member of a team takes at most `max_per_member` of them.
     pub(crate) fn new(max: usize, max_per_member: usize) -> Self {
-        Self(Arc::new(Inner { max, max_per_member, taken: Mutex::default() }))
+        Self(Arc::new(Inner { max, max_per_member, counts: Mutex::default() }))
     }
 
     /// Takes a permit for `principal`. Dropping the permit frees it.
@@ -92,23 +92,23 @@ impl FairLimit {
     /// [`LimitReached`], if the principal has taken its share, or all permits are taken.
     pub(crate) fn take(&self, principal: &Principal) -> Result<Permit, LimitReached> {
         let owner = Owner(principal.clone());
-        let mut taken = self.0.taken.lock();
-        let count = taken.by_owner.get(&owner).copied().unwrap_or_default();
+        let mut counts = self.0.counts.lock();
+        let count = counts.by_owner.get(&owner).copied().unwrap_or_default();
         if !principal.is_local() && count >= self.0.max_per_member {
             return Err(LimitReached::MemberShare);
         }
-        if taken.total >= self.0.max {
+        if counts.total >= self.0.max {
             return Err(LimitReached::AllPermits);
         }
-        taken.total += 1;
-        taken.by_owner.insert(owner.clone(), count + 1);
+        counts.total += 1;
+        counts.by_owner.insert(owner.clone(), count + 1);
         Ok(Permit { limit: Arc::clone(&self.0), owner })
     }
 
     /// Returns the principal that has taken the most permits; `None` if no permit is taken.
     pub(crate) fn owner_with_most_permits(&self) -> Option<Principal> {
-        let taken = self.0.taken.lock();
-        taken.by_owner.iter().max_by_key(|(_, count)| **count).map(|(owner, _)| owner.0.clone())
+        let counts = self.0.counts.lock();
+        counts.by_owner.iter().max_by_key(|(_, count)| **count).map(|(owner, _)| owner.0.clone())
     }
 }
 
@@ -121,12 +121,12 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut taken = self.limit.taken.lock();
-        taken.total -= 1;
-        if let Entry::Occupied(mut count) = taken.by_owner.entry(self.owner.clone()) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
+        let mut counts = self.limit.counts.lock();
+        counts.total -= 1;
+        if let Entry::Occupied(mut owner_count) = counts.by_owner.entry(self.owner.clone()) {
+            *owner_count.get_mut() -= 1;
+            if *owner_count.get() == 0 {
+                owner_count.remove();
             }
         }
     }
@@ -154,7 +154,7 @@ mod tests {
         assert!(first.is_held_by(&person("ann")) && !first.is_held_by(&person("bob")));
         drop(first);
         assert!(limit.take(&person("ann")).is_ok(), "a permit is free again as soon as it is dropped");
-        assert_eq!(limit.0.taken.lock().by_owner.len(), 2, "a principal without a permit is forgotten");
+        assert_eq!(limit.0.counts.lock().by_owner.len(), 2, "a principal without a permit is forgotten");
     }
 
     #[test]

@@ -35,11 +35,11 @@ impl MissingValues {
         let loaded = self.world.loaded();
         let spec = loaded.desired.get(server).filter(|spec| spec.enabled && self.world.kind.runs(spec));
         // Most servers need no value, and then the store need not be read.
-        let mut needed = spec.map(user_values_in).unwrap_or_default();
+        let mut needed_names = spec.map(user_values_in).unwrap_or_default();
         // A name that cannot be stored cannot be given, so no page can ask for it.
-        needed.retain(|name| is_stored_secret_name(name));
-        if needed.is_empty() {
-            return needed;
+        needed_names.retain(|name| is_stored_secret_name(name));
+        if needed_names.is_empty() {
+            return needed_names;
         }
         // If the store fails, the server fails as well, and its error says so.
         let given_values = match (self.world.credentials)(member) {
@@ -48,9 +48,9 @@ impl MissingValues {
         };
         let Some(given_values) = given_values else { return BTreeSet::new() };
         for value in given_values {
-            needed.remove(&value.name);
+            needed_names.remove(&value.name);
         }
-        needed
+        needed_names
     }
 
     /// Returns the servers for which values are missing.

@@ -297,15 +297,15 @@ impl Questions {
 
     /// The open questions that `principal` may answer, the oldest first.
     pub(crate) fn open(&self, principal: &Principal) -> Vec<Question> {
-        let open = self.inner.open.lock();
-        let questions = open.by_number.values().map(|open_question| &open_question.question);
+        let open_questions = self.inner.open.lock();
+        let questions = open_questions.by_number.values().map(|open_question| &open_question.question);
         questions.filter(|question| question.is_for(principal)).cloned().collect()
     }
 
     /// How many open questions `principal` may answer.
     pub(crate) fn count_for(&self, principal: &Principal) -> usize {
-        let open = self.inner.open.lock();
-        open.by_number.values().filter(|open_question| open_question.question.is_for(principal)).count()
+        let open_questions = self.inner.open.lock();
+        open_questions.by_number.values().filter(|open_question| open_question.question.is_for(principal)).count()
     }
 
     /// How many questions are open, of all callers.
@@ -419,9 +419,9 @@ impl Inner {
     /// When the question is not open, when `principal` may not answer it, or when `answer` is for another kind of
     /// question.
     fn approval(&self, number: u64, principal: &Principal, answer: &Answer) -> Result<Option<Confirm>, AnswerRefused> {
-        let open = self.open.lock();
+        let open_questions = self.open.lock();
         let open_question =
-            open.by_number.get(&number).filter(|open_question| open_question.question.is_for(principal));
+            open_questions.by_number.get(&number).filter(|open_question| open_question.question.is_for(principal));
         let open_question = open_question.ok_or(AnswerRefused::NotOpen)?;
         match open_question.approval.is_some() == answer.answer.is_for_approvals() {
             true => Ok(open_question.approval.clone()),
@@ -439,12 +439,12 @@ impl Inner {
     ) -> Option<(u64, Audience)> {
         // The default is the user of the machine.
         let principal = caller.as_ref().map(|caller| caller.principal().clone()).unwrap_or_default();
-        let mut open = self.open.lock();
-        if !open.has_room_for(&principal) {
+        let mut open_questions = self.open.lock();
+        if !open_questions.has_room_for(&principal) {
             return None;
         }
-        open.last_number += 1;
-        let number = open.last_number;
+        open_questions.last_number += 1;
+        let number = open_questions.last_number;
         let now = Utc::now();
         let question = Question {
             id: self.id(number),
@@ -456,8 +456,8 @@ impl Inner {
             expires_at: shown::rfc3339_millis(now + self.answer_timeout),
         };
         let (shown_question, audience) = (question.clone(), question.audience());
-        open.by_number.insert(number, OpenQuestion { question, approval, answer_sender });
-        drop(open);
+        open_questions.by_number.insert(number, OpenQuestion { question, approval, answer_sender });
+        drop(open_questions);
         self.log_opened(&shown_question);
         Some((number, audience))
     }

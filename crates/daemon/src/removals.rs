@@ -78,14 +78,14 @@ impl Removals {
         all_deleted
     }
 
-    async fn delete_values(&self, removed: &RemovedMember) -> Result<(), String> {
-        let (tenant, member) = (&removed.tenant, removed.key());
+    async fn delete_values(&self, removed_member: &RemovedMember) -> Result<(), String> {
+        let (tenant, member) = (&removed_member.tenant, removed_member.key());
         // A server that still runs could renew its token, and store it again.
         if timeout(END_TIMEOUT, self.tenants.end_member(tenant, &member)).await.is_err() {
             tracing::warn!("servers of a removed member of `{tenant}` take long to end");
         }
         (self.delete_values)(tenant.clone(), member).await?;
-        self.store.mark_values_deleted(removed).await.map_err(|error| error.to_string())
+        self.store.mark_values_deleted(removed_member).await.map_err(|error| error.to_string())
     }
 }
 

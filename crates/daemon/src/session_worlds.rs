@@ -173,9 +173,9 @@ pub(crate) async fn to_session_world(mut request: Request, next: Next) -> Respon
     let sessions = request.extensions().get::<Arc<SessionWorlds>>().cloned();
     let Some(sessions) = sessions else { return next.run(request).await };
     if let Some(id) = request.headers().get(SESSION_HEADER) {
-        let found = split_session_id(id)
+        let session_world = split_session_id(id)
             .and_then(|(world_id, id)| Some((sessions.worlds.enter_running(&world_id)?, world_id, id)));
-        let Some((world_use, world_id, session_id)) = found else {
+        let Some((world_use, world_id, session_id)) = session_world else {
             // The user's world has this session, or says that there is no such session.
             return next.run(request).await;
         };

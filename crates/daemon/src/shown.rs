@@ -17,14 +17,14 @@ use utoipa::ToSchema;
 pub(crate) use self::caller::CallerView;
 
 /// A time in RFC 3339, to the millisecond.
-pub(crate) fn rfc3339_millis(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, /* use_z */ true)
+pub(crate) fn rfc3339_millis(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Millis, /* use_z */ true)
 }
 
 /// A time in RFC 3339, to the second.
 #[must_use]
-pub fn rfc3339_seconds(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, /* use_z */ true)
+pub fn rfc3339_seconds(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Secs, /* use_z */ true)
 }
 
 /// A finding at which a user should look. A warning, not a defence.

@@ -442,9 +442,9 @@ fn ending_error(hint: &str) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "this world is about to end").hint(hint)
 }
 
-fn no_world_error(why: &NoWorld) -> ApiError {
-    let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NO_WORLD", why.message.clone());
-    match &why.hint {
+fn no_world_error(no_world: &NoWorld) -> ApiError {
+    let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NO_WORLD", no_world.message.clone());
+    match &no_world.hint {
         Some(hint) => error.hint(hint),
         None => error,
     }

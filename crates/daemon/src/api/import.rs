@@ -51,15 +51,15 @@ struct OfferedServer {
 async fn find_offers(world: &World) -> Result<Found, ApiError> {
     let (environment, folder) = (world.environment.clone(), world.load_request.cwd.clone());
     // Some of these files are large, and a home folder may be on a slow network drive.
-    let found = tokio::task::spawn_blocking(move || import::look(&environment, &folder, Client::ALL));
-    found.await.map_err(|_| ApiError::internal("the files of other programs were not read"))
+    let search_task = tokio::task::spawn_blocking(move || import::look(&environment, &folder, Client::ALL));
+    search_task.await.map_err(|_| ApiError::internal("the files of other programs were not read"))
 }
 
 /// The servers that other programs have configured and that can be added here.
 #[utoipa::path(get, path = "/api/v1/import", tag = "servers", responses((status = 200, body = OfferedServers)))]
 pub(super) async fn list(Extension(world): WorldExtension) -> JsonResult<OfferedServers> {
-    let (found, loaded) = (find_offers(&world).await?, world.loaded());
-    let offered_servers = found.offers.iter().map(|offer| OfferedServer {
+    let (search_result, loaded) = (find_offers(&world).await?, world.loaded());
+    let offered_servers = search_result.offers.iter().map(|offer| OfferedServer {
         client: offer.client.to_string(),
         path: offer.path.display().to_string(),
         line: offer.line,
@@ -71,7 +71,7 @@ pub(super) async fn list(Extension(world): WorldExtension) -> JsonResult<Offered
     });
     Ok(Json(OfferedServers {
         offers: offered_servers.collect(),
-        problems: found.problems.iter().map(Problem::from).collect(),
+        problems: search_result.problems.iter().map(Problem::from).collect(),
     }))
 }
 
@@ -115,12 +115,12 @@ pub(super) async fn take(
     SentBy(caller): SentBy,
     Body(request): Body<ServersToImport>,
 ) -> JsonResult<ImportedServers> {
-    let found = find_offers(&world).await?;
+    let search_result = find_offers(&world).await?;
     let mut chosen_entries = BTreeMap::new();
     for ChosenOffer { client, name, hash } in &request.offers {
         let is_chosen =
             |offer: &&Offer| offer.client.to_string() == *client && offer.name == *name && offer.hash == *hash;
-        let offer = found.offers.iter().find(is_chosen);
+        let offer = search_result.offers.iter().find(is_chosen);
         let offer = offer.ok_or_else(|| {
             ApiError::not_found("the other program has removed or changed this entry").server(name.as_str())
         })?;

@@ -61,7 +61,7 @@ impl From<EndedCall> for Call {
             tool: call.tool,
             outcome: call.end.word(),
             duration_ms: call.duration.as_millis(),
-            at: shown::rfc3339_millis(call.at),
+            at: shown::rfc3339_millis(call.ended_at),
         }
     }
 }

@@ -125,15 +125,15 @@ pub(super) async fn add_all(
     dry_run: bool,
     caller: &Caller,
 ) -> Result<Vec<FileChange>, ApiError> {
-    let added = world.add(additions, dry_run, caller).await;
-    let added = added.map_err(|(name, error)| ApiError::from(error).server(name))?;
+    let added_entries = world.add(additions, dry_run, caller).await;
+    let added_entries = added_entries.map_err(|(name, error)| ApiError::from(error).server(name))?;
     // `sealed` are the secrets that were moved from the entry into the secret store.
     let to_file_change = |AddedEntry { name, scope, edited, sealed }| {
         let secrets = sealed.iter();
         let secrets = secrets.map(|secret| KeptSecret { what: secret.field.clone(), name: secret.name.clone() });
         FileChange { secrets: secrets.collect(), ..FileChange::new(&name, scope, edited, dry_run) }
     };
-    Ok(added.into_iter().map(to_file_change).collect())
+    Ok(added_entries.into_iter().map(to_file_change).collect())
 }
 
 /// Adds a server to a configuration file, and starts it. Its secrets are kept among the stored secrets.
@@ -151,8 +151,8 @@ pub(super) async fn add(
     let NewServer { name, scope, entry, dry_run, replace, plain } = request;
     let entries = BTreeMap::from([(name, entry)]);
     let additions = NewEntries { scope: scope.into(), entries, replace, plain };
-    let added = add_all(&world, additions, dry_run, &caller).await?.pop();
-    let file_change = added.ok_or_else(|| ApiError::internal("the entry was not added"))?;
+    let mut file_changes = add_all(&world, additions, dry_run, &caller).await?;
+    let file_change = file_changes.pop().ok_or_else(|| ApiError::internal("the entry was not added"))?;
     let status = if dry_run { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(file_change)))
 }

@@ -106,14 +106,14 @@ pub(super) async fn list(
             OwnerFilter::All
         }
     };
-    let after = match &params.after {
+    let previous_session = match &params.after {
         Some(id) => Some(store.find_session(id, owner_filter).await?),
         None => None,
     };
     let query = SessionQuery {
         whose: owner_filter,
         search: params.q,
-        after: after.map(|session| (session.updated_at, session.id)),
+        after: previous_session.map(|session| (session.updated_at, session.id)),
         limit: params.limit.unwrap_or(DEFAULT_SESSIONS).min(MAX_SESSIONS),
     };
     let sessions = store.sessions(&query).await?;

@@ -63,34 +63,34 @@ struct QuarantinedTool {
 }
 
 impl QuarantinedTool {
-    fn new(stored: StoredTool) -> Self {
+    fn new(stored_tool: StoredTool) -> Self {
         let rfc3339 = |seconds| DateTime::from_timestamp(seconds, 0).map(shown::rfc3339_seconds);
-        let (cause, was) = match &stored.mismatch.cause {
+        let (cause, was) = match &stored_tool.mismatch.cause {
             Cause::Renamed { was } => ("renamed", Some(text::for_line(was).into_owned())),
             Cause::TooMany => ("too_many", None),
             // `Changed`. Tools whose pins cannot be read (`Unchecked`) are not in the stored quarantine.
             _ => ("changed", None),
         };
-        let current = parse_definition(&stored.mismatch.definition.text);
+        let current = parse_definition(&stored_tool.mismatch.definition.text);
         Self {
-            server: stored.pinned_server.server.to_string(),
-            tool: stored.mismatch.tool,
+            server: stored_tool.pinned_server.server.to_string(),
+            tool: stored_tool.mismatch.tool,
             cause,
-            why: stored.mismatch.cause.to_string(),
+            why: stored_tool.mismatch.cause.to_string(),
             was,
-            since: rfc3339(stored.since),
-            hash: stored.mismatch.definition.hash.to_string(),
+            since: rfc3339(stored_tool.since),
+            hash: stored_tool.mismatch.definition.hash.to_string(),
             findings: findings::in_definition(&current).into_iter().map(Finding::from).collect(),
             definition: spell_out_invisible(current),
-            pinned_at: stored.pinned.as_ref().and_then(|pinned| rfc3339(pinned.at)),
-            pinned: stored.pinned.map(|pinned| spell_out_invisible(parse_definition(&pinned.definition.text))),
+            pinned_at: stored_tool.pinned.as_ref().and_then(|pinned| rfc3339(pinned.at)),
+            pinned: stored_tool.pinned.map(|pinned| spell_out_invisible(parse_definition(&pinned.definition.text))),
         }
     }
 }
 
 /// Reads a stored definition. A text that is not JSON becomes a JSON string.
-fn parse_definition(stored: &str) -> Value {
-    serde_json::from_str(stored).unwrap_or_else(|_| Value::from(stored))
+fn parse_definition(definition_text: &str) -> Value {
+    serde_json::from_str(definition_text).unwrap_or_else(|_| Value::from(definition_text))
 }
 
 /// Spells out the invisible characters in a definition.
@@ -105,12 +105,12 @@ async fn quarantined_tools(world: &World) -> Result<Vec<StoredTool>, ApiError> {
         return Ok(Vec::new());
     };
     let loaded = world.loaded();
-    let mut stored = store.quarantine().await?;
-    stored.retain(|quarantined| {
+    let mut stored_tools = store.quarantine().await?;
+    stored_tools.retain(|quarantined| {
         let spec = loaded.desired.get(&quarantined.pinned_server.server);
         spec.is_some_and(|spec| PinnedServer::of(&quarantined.pinned_server.server, spec) == quarantined.pinned_server)
     });
-    Ok(stored)
+    Ok(stored_tools)
 }
 
 /// An entry of a project that no user has agreed to run.
@@ -192,7 +192,7 @@ pub(super) async fn list(Extension(world): WorldExtension, SentBy(caller): SentB
         }
     });
     let mut quarantined = quarantined_tools(&world).await?;
-    quarantined.retain(|stored| world.may_read_about(stored.pinned_server.server.as_str(), caller.principal()));
+    quarantined.retain(|tool| world.may_read_about(tool.pinned_server.server.as_str(), caller.principal()));
     let quarantined = quarantined.into_iter().map(QuarantinedTool::new).collect();
     let (refused, pending) = pending.partition(is_refused);
     let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };

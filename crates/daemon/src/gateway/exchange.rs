@@ -239,21 +239,21 @@ impl Exchange {
             if !unsent.is_empty() {
                 return Outgoing::Message(unsent.remove(0));
             }
-            let received = tokio::select! {
-                received = news::next(news) => received,
+            let received_news = tokio::select! {
+                received_news = news::next(news) => received_news,
                 uris = subscriptions.until_updated() => {
                     unsent.extend(uris.iter().map(|uri| news::resource_updated(uri, Some(self.id.json()))));
                     continue;
                 }
                 () = self.gateway.0.stop.cancelled() => None,
             };
-            let Some(received) = received else {
+            let Some(received_news) = received_news else {
                 let subscription = format!(r#"{{"_meta":{{"{META_SUBSCRIPTION}":{}}}}}"#, self.id.json());
                 let result = self.gateway.with_required_fields(Era::Modern, subscription.into(), Cacheable::No);
                 self.work = Work::Ended;
                 return Outgoing::Answer(Ok(result));
             };
-            for news in received.iter().filter(|news| news.concerns(&self.caller.view, &self.caller.principal)) {
+            for news in received_news.iter().filter(|news| news.concerns(&self.caller.view, &self.caller.principal)) {
                 if let News::Changed(list, _) = news
                     && filter.wants(*list)
                 {

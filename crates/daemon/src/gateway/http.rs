@@ -331,7 +331,7 @@ impl Gateway {
 /// GET: opens the stream on which a client of the legacy era gets notifications and requests.
 async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
-    let open = || -> Result<Response, RefusedRequest> {
+    let open_stream = || -> Result<Response, RefusedRequest> {
         check_host_and_origin(headers, &gateway.0.options.hosts)?;
         let principal = principal(&gateway, request.extensions())?;
         let Some(session) = session(&gateway, &principal, request.uri().query(), headers)? else {
@@ -349,13 +349,13 @@ async fn handle_get(Extension(gateway): Extension<Gateway>, request: Request) ->
             .map_err(|reached| Refusal::limit_reached(things, reached, setting))?;
         Ok(events::open_standing_stream(&gateway, session, principal, permit))
     };
-    open().unwrap_or_else(|refused| refused.response(&gateway))
+    open_stream().unwrap_or_else(|refused| refused.response(&gateway))
 }
 
 /// DELETE: ends the session of a client of the legacy era.
 async fn handle_delete(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
-    let end = || -> Result<Response, RefusedRequest> {
+    let end_session = || -> Result<Response, RefusedRequest> {
         check_host_and_origin(headers, &gateway.0.options.hosts)?;
         let principal = principal(&gateway, request.extensions())?;
         let Some(session) = session(&gateway, &principal, request.uri().query(), headers)? else {
@@ -364,7 +364,7 @@ async fn handle_delete(Extension(gateway): Extension<Gateway>, request: Request)
         gateway.0.memory.end_session(&session.id);
         Ok(empty_response(StatusCode::OK))
     };
-    end().unwrap_or_else(|refused| refused.response(&gateway))
+    end_session().unwrap_or_else(|refused| refused.response(&gateway))
 }
 
 /// Returns the error for a GET or DELETE without a session, as clients of 2026-07-28 might send it.

@@ -26,13 +26,13 @@ pub(super) struct Memory {
 
 struct State {
     sessions: Sessions,
-    parked: ParkedCalls,
+    parked_calls: ParkedCalls,
 }
 
 impl Memory {
     pub(super) fn new(bounds: &Bounds) -> Self {
         let state =
-            State { sessions: Sessions::new(bounds), parked: ParkedCalls::new(bounds.fair_limit(bounds.parked)) };
+            State { sessions: Sessions::new(bounds), parked_calls: ParkedCalls::new(bounds.fair_limit(bounds.parked)) };
         Self { state: Mutex::new(state), parked_for: bounds.parked_for }
     }
 
@@ -71,7 +71,7 @@ impl Memory {
         let requests: Map<String, Value> = questions
             .map(|(key, question)| (key.clone(), json!({"method": question.method, "params": question.params})))
             .collect();
-        let request_state = self.state.lock().parked.insert(call)?;
+        let request_state = self.state.lock().parked_calls.insert(call)?;
         Ok(json!({"resultType": "input_required", "inputRequests": requests, "requestState": request_state})
             .to_string()
             .into())
@@ -84,11 +84,11 @@ impl Memory {
     pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<ParkedCall, Refusal> {
         let is_in_time = |parked_at: &Instant| parked_at.elapsed() <= self.parked_for;
         // Compared before the call is taken, so that a request with another origin leaves the call to its own client.
-        let parked_origin = self.state.lock().parked.origin(state);
+        let parked_origin = self.state.lock().parked_calls.origin(state);
         if parked_origin.is_some_and(|(parked_at, parked)| is_in_time(&parked_at) && !parked.is_same_request(origin)) {
             return Err(Refusal::invalid_params("requestState belongs to another request"));
         }
-        let taken_call = self.state.lock().parked.take(state);
+        let taken_call = self.state.lock().parked_calls.take(state);
         taken_call.filter(|(parked_at, _)| is_in_time(parked_at)).map(|(_, call)| call).ok_or_else(|| {
             let seconds = self.parked_for.as_secs();
             Refusal::invalid_params(format!(
@@ -103,7 +103,7 @@ impl Memory {
     pub(super) fn sweep(&self) {
         let (idle_sessions, expired_calls) = {
             let mut state = self.state.lock();
-            (state.sessions.remove_idle(), state.parked.remove_expired(self.parked_for))
+            (state.sessions.remove_idle(), state.parked_calls.remove_expired(self.parked_for))
         };
         idle_sessions.iter().for_each(|session| session.ended.cancel());
         drop(expired_calls);
@@ -111,11 +111,11 @@ impl Memory {
 
     /// Ends all sessions, and cancels all parked calls.
     pub(super) fn clear(&self) {
-        let (sessions, parked) = {
+        let (sessions, parked_calls) = {
             let mut state = self.state.lock();
-            (state.sessions.remove_all(), state.parked.remove_all())
+            (state.sessions.remove_all(), state.parked_calls.remove_all())
         };
         sessions.iter().for_each(|session| session.ended.cancel());
-        drop(parked);
+        drop(parked_calls);
     }
 }

@@ -123,14 +123,14 @@ impl Filter {
             (self.prompts_list_changed, "promptsListChanged"),
             (self.resources_list_changed, "resourcesListChanged"),
         ];
-        let mut accepted: Vec<_> =
+        let mut accepted_fields: Vec<_> =
             flags.iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, name)| format!(r#""{name}":true"#)).collect();
         if !self.resource_subscriptions.is_empty() {
-            accepted.push(format!(r#""resourceSubscriptions":{}"#, json!(self.resource_subscriptions)));
+            accepted_fields.push(format!(r#""resourceSubscriptions":{}"#, json!(self.resource_subscriptions)));
         }
         format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"_meta":{{"{META_SUBSCRIPTION}":{id}}},"notifications":{{{}}}}}}}"#,
-            accepted.join(",")
+            accepted_fields.join(",")
         )
         .into()
     }

@@ -37,7 +37,7 @@ pub struct GatewayOptions {
     pub secrets: Option<Arc<Interpolate>>,
     /// Finds the values that the members of a team have not yet given for their servers. Default: none, for a gateway
     /// outside of a team.
-    pub(crate) missing: Option<MissingValues>,
+    pub(crate) missing_values: Option<MissingValues>,
     /// The principal of a request, if no layer in front of the router has put a [`Principal`] into its extensions.
     /// Default: the person of a machine with a single user. `None` refuses such requests.
     pub default_principal: Option<Principal>,
@@ -60,7 +60,7 @@ impl Default for GatewayOptions {
             asker: None,
             agent: None,
             secrets: None,
-            missing: None,
+            missing_values: None,
             default_principal: Some(Principal::LOCAL),
             hosts: Vec::new(),
             bounds: Bounds::default(),

@@ -209,12 +209,12 @@ pub(super) fn add_required_fields(result: Bytes, cacheable: Cacheable, identity:
         buffer.push(b',');
     }
     // The result without its opening brace, which `buffer` has already.
-    let rest = result.trim_ascii_start().get(1..).unwrap_or_default().trim_ascii_start();
+    let rest_of_result = result.trim_ascii_start().get(1..).unwrap_or_default().trim_ascii_start();
     // After the last added field there is no comma if the result itself has no fields.
-    if rest.first() == Some(&b'}') {
+    if rest_of_result.first() == Some(&b'}') {
         buffer.pop_if(|last| *last == b',');
     }
-    buffer.extend_from_slice(rest);
+    buffer.extend_from_slice(rest_of_result);
     buffer.into()
 }
 

@@ -53,7 +53,7 @@ fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 
 /// A value that a server needs from the member.
 struct NeededValue<'a> {
-    missing: &'a MissingValues,
+    missing_values: &'a MissingValues,
     server: &'a ServerName,
     name: &'a str,
 }
@@ -66,7 +66,7 @@ impl Inner {
         caller: &ClientCaller,
         server: &ServerName,
     ) -> Option<(MissingValues, BTreeSet<String>)> {
-        let missing_values = self.options.missing.as_ref()?;
+        let missing_values = self.options.missing_values.as_ref()?;
         let names = missing_values.missing_for(&caller.principal, server.as_str()).await;
         (!names.is_empty()).then(|| (missing_values.clone(), names))
     }
@@ -91,7 +91,8 @@ impl Inner {
             )));
         }
         for name in names {
-            self.request_value(NeededValue { missing: &missing_values, server, name: &name }, caller, updates).await?;
+            self.request_value(NeededValue { missing_values: &missing_values, server, name: &name }, caller, updates)
+                .await?;
         }
         Ok(())
     }
@@ -99,7 +100,7 @@ impl Inner {
     /// Directs the member to the page for a value, and waits until they have given it.
     async fn request_value(
         &self,
-        NeededValue { missing, server, name }: NeededValue<'_>,
+        NeededValue { missing_values, server, name }: NeededValue<'_>,
         caller: &ClientCaller,
         updates: &mpsc::Sender<Update>,
     ) -> Result<(), NotGiven> {
@@ -107,11 +108,11 @@ impl Inner {
         let (era, client_abilities) = (caller.era, caller.client.abilities);
         let asker =
             ClientAsker { era, client_abilities, updates: updates.clone(), fallback: None, question_name: None };
-        let page = missing.page_for(name);
+        let page = missing_values.page_for(name);
         let message =
             format!("The server {server} needs a value of your own: {name}. Only you can give it, on this page.");
         let question = Elicitation::Url { message, url: page.clone(), id: Some(id.clone()) };
-        let until_given = missing.until_given(&caller.principal, server.as_str(), name);
+        let until_given = missing_values.until_given(&caller.principal, server.as_str(), name);
         // The reason why the value was not given; `None` if it was given.
         let reason_not_given = async {
             tokio::pin!(until_given);
@@ -167,8 +168,8 @@ impl Inner {
 impl Gateway {
     /// Adds the tool for missing values to `result`, the first page of a list of tools, if any values are missing.
     pub(super) async fn with_credentials_tool(&self, result: Bytes, caller: &ClientCaller) -> Bytes {
-        let Some(missing) = &self.0.options.missing else { return result };
-        let servers = self.servers_missing_values(missing, caller).await;
+        let Some(missing_values) = &self.0.options.missing_values else { return result };
+        let servers = self.servers_missing_values(missing_values, caller).await;
         if servers.is_empty() || self.0.host.catalog().get(CREDENTIALS_TOOL).is_some() {
             return result;
         }
@@ -191,8 +192,8 @@ impl Gateway {
     }
 
     /// The servers that the client may use and for which the member has not given all values.
-    async fn servers_missing_values(&self, missing: &MissingValues, caller: &ClientCaller) -> Vec<ServerName> {
-        let servers = missing.servers_lacking_values(&caller.principal).await;
+    async fn servers_missing_values(&self, missing_values: &MissingValues, caller: &ClientCaller) -> Vec<ServerName> {
+        let servers = missing_values.servers_lacking_values(&caller.principal).await;
         servers.into_iter().filter(|server| caller.view.may_have(server)).collect()
     }
 
@@ -233,8 +234,8 @@ impl Gateway {
 
     /// Calls the tool for missing values; `None` if `name` is another tool.
     async fn call_credentials_tool(&self, caller: &ClientCaller, name: &str) -> Option<PendingCall> {
-        let missing = self.0.options.missing.as_ref().filter(|_| name == CREDENTIALS_TOOL)?;
-        let servers = self.servers_missing_values(missing, caller).await;
+        let missing_values = self.0.options.missing_values.as_ref().filter(|_| name == CREDENTIALS_TOOL)?;
+        let servers = self.servers_missing_values(missing_values, caller).await;
         let (gateway, caller) = (self.0.clone(), caller.clone());
         Some(PendingCall::new(move |updates| {
             async move {

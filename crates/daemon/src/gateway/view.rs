@@ -69,8 +69,8 @@ impl Pages {
         let rendered = || render(key.1.as_deref());
         let mut slot = &self.first;
         for _ in 0..MAX_PAGES {
-            let new = || Box::new(Page { key: key.clone(), rendered: rendered(), next: OnceLock::new() });
-            let page = slot.get_or_init(new);
+            let make_page = || Box::new(Page { key: key.clone(), rendered: rendered(), next: OnceLock::new() });
+            let page = slot.get_or_init(make_page);
             if page.key == key {
                 return page.rendered.clone();
             }
@@ -123,14 +123,14 @@ impl View {
         let snapshot = self.snapshot();
         let render = |after: Option<&str>| render(&snapshot, after);
         let are_current = |pages: &Pages| pages.are_current_for(version, snapshot.profile.as_ref());
-        let stored = self.pages.load_full();
-        if are_current(&stored) {
-            return stored.page(key, render);
+        let stored_pages = self.pages.load_full();
+        if are_current(&stored_pages) {
+            return stored_pages.page(key, render);
         }
-        let fresh = Arc::new(Pages::new(version, snapshot.profile.clone()));
-        let previous = self.pages.compare_and_swap(&stored, Arc::clone(&fresh));
+        let fresh_pages = Arc::new(Pages::new(version, snapshot.profile.clone()));
+        let previous_pages = self.pages.compare_and_swap(&stored_pages, Arc::clone(&fresh_pages));
         // Another client may have stored the same version meanwhile.
-        let pages = if are_current(&previous) { &previous } else { &fresh };
+        let pages = if are_current(&previous_pages) { &previous_pages } else { &fresh_pages };
         pages.page(key, render)
     }
 

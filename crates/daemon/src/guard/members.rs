@@ -107,8 +107,11 @@ impl Members {
 
     /// Records the refusal of a request in the audit log.
     async fn record_refusal(&self, code: &str, why: &str, proved_token: &ProvedToken) {
-        let by = Some(proved_token.member());
-        self.door.refusals().record(DoorRefusal { door: "daemon", code, why, by, ..DoorRefusal::default() }).await;
+        let member = Some(proved_token.member());
+        self.door
+            .refusals()
+            .record(DoorRefusal { door: "daemon", code, why, by: member, ..DoorRefusal::default() })
+            .await;
     }
 }
 

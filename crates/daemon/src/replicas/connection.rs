@@ -51,14 +51,14 @@ pub(super) struct Connector {
     /// a `Mutex`, it changes its value only in a closure, so that no lock is held across an await.
     last_attempt: watch::Sender<Option<ConnectionAttempt>>,
     /// Cancelled when the sibling is gone: ends the connection.
-    gone: CancellationToken,
+    sibling_gone: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl Connector {
-    pub(super) fn new(address: String, tls: Option<ClientConfig>, gone: CancellationToken) -> Self {
+    pub(super) fn new(address: String, tls: Option<ClientConfig>, sibling_gone: CancellationToken) -> Self {
         let tls = tls.map(|tls| TlsConnector::from(Arc::new(tls)));
-        Self { address, tls, last_attempt: watch::Sender::new(None), gone, tasks: TaskTracker::new() }
+        Self { address, tls, last_attempt: watch::Sender::new(None), sibling_gone, tasks: TaskTracker::new() }
     }
 
     /// The open connection, or a new one if there is none. Requests that wait for it at the same time share one
@@ -80,17 +80,17 @@ impl Connector {
 
     fn open(&self) -> ConnectionAttempt {
         let (address, tls) = (self.address.clone(), self.tls.clone());
-        let (gone, tasks) = (self.gone.clone(), self.tasks.clone());
+        let (sibling_gone, tasks) = (self.sibling_gone.clone(), self.tasks.clone());
         async move {
-            let connected = timeout(CONNECT_TIMEOUT, connect(&address, tls?)).await;
-            let stream = match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            let connect_result = timeout(CONNECT_TIMEOUT, connect(&address, tls?)).await;
+            let stream = match connect_result.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(stream) => stream,
                 Err(error) => {
                     tracing::debug!("the replica at {address} cannot be reached: {error}");
                     return None;
                 }
             };
-            start_http(stream, gone, &tasks).await
+            start_http(stream, sibling_gone, &tasks).await
         }
         .boxed()
         .shared()
@@ -104,11 +104,11 @@ async fn connect(address: &str, tls: TlsConnector) -> io::Result<TlsStream<TcpSt
     tls.connect(address.ip().into(), stream).await
 }
 
-/// Starts HTTP/2 on a connection. A task of `tasks` drives it until the connection ends or `gone` is cancelled. `None`
-/// if HTTP/2 cannot start.
+/// Starts HTTP/2 on a connection. A task of `tasks` drives it until the connection ends or `sibling_gone` is cancelled.
+/// `None` if HTTP/2 cannot start.
 async fn start_http(
     stream: TlsStream<TcpStream>,
-    gone: CancellationToken,
+    sibling_gone: CancellationToken,
     tasks: &TaskTracker,
 ) -> Option<RequestSender> {
     let mut builder = Builder::new(TokioExecutor::new());
@@ -124,7 +124,7 @@ async fn start_http(
         .max_local_error_reset_streams(None);
     let (requests, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
     tasks.spawn(async move {
-        if let Some(Err(error)) = gone.run_until_cancelled(connection).await {
+        if let Some(Err(error)) = sibling_gone.run_until_cancelled(connection).await {
             tracing::debug!("the connection to another replica has ended: {error}");
         }
     });

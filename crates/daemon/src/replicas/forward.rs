@@ -44,7 +44,7 @@ pub(super) struct Sibling {
     /// The sibling's last heartbeat. The watch channel serves as a lock: no task waits for a change.
     last_heartbeat: watch::Sender<SeenHeartbeat>,
     /// Cancelled when the sibling's row has gone from the database.
-    gone: CancellationToken,
+    sibling_gone: CancellationToken,
 }
 
 /// A heartbeat of a sibling, as this replica saw it.
@@ -66,12 +66,12 @@ pub(super) enum ForwardOutcome {
 
 impl Sibling {
     pub(super) fn new(replica: Replica, identity: &Identity) -> Self {
-        let (tls, gone) = (identity.client_config(replica.public_key.clone()).ok(), CancellationToken::new());
+        let (tls, sibling_gone) = (identity.client_config(replica.public_key.clone()).ok(), CancellationToken::new());
         // Without TLS settings, the connector never connects, as with a sibling that cannot be reached.
-        let connector = Connector::new(replica.address.clone(), tls, gone.clone());
+        let connector = Connector::new(replica.address.clone(), tls, sibling_gone.clone());
         // No heartbeat has the number -1, so the first heartbeat that is recorded counts as new.
         let last_heartbeat = watch::Sender::new(SeenHeartbeat { number: -1, first_seen: Instant::now() });
-        Self { replica, connector, last_heartbeat, gone }
+        Self { replica, connector, last_heartbeat, sibling_gone }
     }
 
     pub(super) fn id(&self) -> &str {
@@ -97,7 +97,7 @@ impl Sibling {
 
     /// Gives up all requests to this sibling, and ends their answers with an error.
     pub(super) fn give_up(&self) {
-        self.gone.cancel();
+        self.sibling_gone.cancel();
     }
 
     /// Sends a request, once. Dropping the future, or the body of the answer, cancels the request. The answer to a
@@ -110,9 +110,9 @@ impl Sibling {
         ending: &CancellationToken,
     ) -> ForwardOutcome {
         let Some(request) = request_to_sibling(head, body, host) else { return ForwardOutcome::SendAgain };
-        let connected = self.gone.run_until_cancelled(self.connector.request_sender()).await;
-        let Some(mut sender) = connected.flatten() else { return ForwardOutcome::SendAgain };
-        match self.gone.run_until_cancelled(sender.try_send_request(request)).await {
+        let connect_result = self.sibling_gone.run_until_cancelled(self.connector.request_sender()).await;
+        let Some(mut sender) = connect_result.flatten() else { return ForwardOutcome::SendAgain };
+        match self.sibling_gone.run_until_cancelled(sender.try_send_request(request)).await {
             Some(Ok(response)) if response.status() == StatusCode::MISDIRECTED_REQUEST => ForwardOutcome::SendAgain,
             Some(Ok(response)) => {
                 ForwardOutcome::Answered(self.answer(response, head.method.is_safe().then_some(ending)))
@@ -145,8 +145,8 @@ impl Sibling {
         let body = ForwardedBody {
             is_sized: response.headers().contains_key(CONTENT_LENGTH),
             held_back: None,
-            received: response.into_body().into_data_stream(),
-            gone: self.gone.clone(),
+            sibling_body: response.into_body().into_data_stream(),
+            sibling_gone: self.sibling_gone.clone(),
             // The default is never cancelled.
             end: end.cloned().unwrap_or_default(),
         };
@@ -166,9 +166,9 @@ struct ForwardedBody {
     /// The piece that is held back.
     held_back: Option<Bytes>,
     /// The body as the sibling sends it.
-    received: BodyDataStream<Incoming>,
+    sibling_body: BodyDataStream<Incoming>,
     /// Cancelled when the sibling is gone: the body then ends with an error.
-    gone: CancellationToken,
+    sibling_gone: CancellationToken,
     /// Cancelled when the body is to end as if it were complete.
     end: CancellationToken,
 }
@@ -184,7 +184,7 @@ impl ForwardedBody {
                     }
                 }
                 None => return self.held_back.take().map(Ok),
-                received => return received,
+                piece_or_error => return piece_or_error,
             }
         }
     }
@@ -192,8 +192,8 @@ impl ForwardedBody {
     /// The next piece from the sibling. `None` at the end.
     async fn receive_piece(&mut self) -> Option<io::Result<Bytes>> {
         tokio::select! {
-            piece = self.received.next() => piece.map(|piece| piece.map_err(io::Error::other)),
-            () = self.gone.cancelled() => Some(Err(io::Error::other("the replica that answers is gone"))),
+            piece = self.sibling_body.next() => piece.map(|piece| piece.map_err(io::Error::other)),
+            () = self.sibling_gone.cancelled() => Some(Err(io::Error::other("the replica that answers is gone"))),
             () = self.end.cancelled() => None,
         }
     }

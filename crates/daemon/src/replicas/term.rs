@@ -129,8 +129,8 @@ impl Term {
 impl OtherReplicas {
     /// The sibling for `replica`. Adds the sibling if it is new.
     fn sibling(&mut self, replica: &Replica, identity: &Identity) -> Arc<Sibling> {
-        let new = || Arc::new(Sibling::new(replica.clone(), identity));
-        Arc::clone(self.siblings.entry(replica.id.clone()).or_insert_with(new))
+        let make_sibling = || Arc::new(Sibling::new(replica.clone(), identity));
+        Arc::clone(self.siblings.entry(replica.id.clone()).or_insert_with(make_sibling))
     }
 }
 

@@ -25,11 +25,11 @@ pub(super) async fn serve(
 ) {
     let permits = Arc::new(Semaphore::new(MAX_LOCAL));
     loop {
-        let accepted = tokio::select! {
+        let accept_result = tokio::select! {
             () = ending.cancelled() => return,
-            accepted = socket.accept() => accepted,
+            accept_result = socket.accept() => accept_result,
         };
-        match (accepted, Arc::clone(&permits).try_acquire_owned()) {
+        match (accept_result, Arc::clone(&permits).try_acquire_owned()) {
             (Ok((stream, _)), Ok(permit)) => {
                 let (clients, admission) = (clients.clone(), admit(stream));
                 tasks.spawn(async move {

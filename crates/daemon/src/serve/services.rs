@@ -246,7 +246,7 @@ pub(super) fn gateway_options(world: &Arc<World>, settings: &DaemonSettings) -> 
         agent: world.questions.agent().map(Arc::from),
         secrets: Some(Arc::clone(&world.secrets)),
         profiles: world.profiles.clone(),
-        missing: MissingValues::of_member(world, settings.team_url.as_ref()),
+        missing_values: MissingValues::of_member(world, settings.team_url.as_ref()),
         // The guard has put the principal into the extensions of each request.
         default_principal: None,
         hosts: settings

@@ -111,15 +111,15 @@ impl World {
             // Only a reload shows how the entries read now. The world itself reports files that cannot be used.
             let _ = self.reload().await;
             for (name, edited) in entries.keys().zip(&edited).filter(|_| target.scope == Scope::Project) {
-                let added = EditedEntry { name, before: loaded.entry(name), is_new: true };
-                self.agree_to_edit(added, edited, caller).await.map_err(|error| (name.clone(), error))?;
+                let edited_entry = EditedEntry { name, before: loaded.entry(name), is_new: true };
+                self.agree_to_edit(edited_entry, edited, caller).await.map_err(|error| (name.clone(), error))?;
             }
         }
-        let added = entries.into_keys().zip(edited).map(|(name, edited)| {
+        let added_entries = entries.into_keys().zip(edited).map(|(name, edited)| {
             let sealed = sealed_by_entry.remove(&name).unwrap_or_default();
             AddedEntry { name, scope: target.scope, edited, sealed }
         });
-        Ok(added.collect())
+        Ok(added_entries.collect())
     }
 
     /// Takes the secrets out of `entries`, and returns them by the names of the entries.
@@ -280,7 +280,7 @@ async fn add_to_file(
 ) -> Result<Vec<Edited>, (String, EditFailed)> {
     // An edit that did not finish does not say at which entry it stopped, so its error names the first one.
     let first_name = entries.keys().next().cloned().unwrap_or_default();
-    let added = tokio::task::spawn_blocking(move || edit::add_all(&path, &entries, options)).await;
-    let added = added.map_err(|_| (first_name, EditFailed::Unfinished))?;
-    added.map_err(|NotAdded { name, error }| (name, EditFailed::Edit(error)))
+    let edit_result = tokio::task::spawn_blocking(move || edit::add_all(&path, &entries, options)).await;
+    let edit_result = edit_result.map_err(|_| (first_name, EditFailed::Unfinished))?;
+    edit_result.map_err(|NotAdded { name, error }| (name, EditFailed::Edit(error)))
 }

@@ -102,8 +102,8 @@ impl LatestSignIns {
         let page =
             sign_in.status.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(PasteRefused::NotAwaited)?;
         let redirected_to = redirect_address(&page, pasted).ok_or(PasteRefused::WrongAddress)?;
-        let sent = sign_in.paste_sender.take().map(|sender| sender.send(redirected_to));
-        sent.and_then(Result::ok).ok_or(PasteRefused::NotAwaited)
+        let send_result = sign_in.paste_sender.take().map(|sender| sender.send(redirected_to));
+        send_result.and_then(Result::ok).ok_or(PasteRefused::NotAwaited)
     }
 
     /// Changes the state of a sign-in. Does nothing if another sign-in has begun meanwhile.
@@ -179,14 +179,14 @@ impl World {
 fn redirect_address(page: &Url, pasted: &str) -> Option<Url> {
     // A parameter that occurs twice has no value here, because it is ambiguous.
     let value_of = |url: &Url, parameter: &str| {
-        let mut found = url.query_pairs().filter(|(name, _)| name == parameter);
-        found.next().map(|(_, value)| value.into_owned()).filter(|_| found.next().is_none())
+        let mut values = url.query_pairs().filter(|(name, _)| name == parameter);
+        values.next().map(|(_, value)| value.into_owned()).filter(|_| values.next().is_none())
     };
-    let answer = Url::parse(pasted.trim()).ok().filter(|_| pasted.len() <= MAX_ADDRESS_BYTES)?;
-    let redirect = Url::parse(&value_of(page, "redirect_uri")?).ok()?;
-    let is_redirect = answer.origin() == redirect.origin() && answer.path() == redirect.path();
-    let state = value_of(page, "state").filter(|state| value_of(&answer, "state").as_ref() == Some(state));
-    (is_redirect && state.is_some()).then_some(answer)
+    let pasted_url = Url::parse(pasted.trim()).ok().filter(|_| pasted.len() <= MAX_ADDRESS_BYTES)?;
+    let redirect_uri = Url::parse(&value_of(page, "redirect_uri")?).ok()?;
+    let is_redirect = pasted_url.origin() == redirect_uri.origin() && pasted_url.path() == redirect_uri.path();
+    let state = value_of(page, "state").filter(|state| value_of(&pasted_url, "state").as_ref() == Some(state));
+    (is_redirect && state.is_some()).then_some(pasted_url)
 }
 
 fn given_up_error() -> NoSignIn {

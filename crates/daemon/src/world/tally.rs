@@ -55,7 +55,7 @@ pub(crate) struct EndedCall {
     pub(crate) end: CallEnd,
     pub(crate) duration: Duration,
     /// When the call ended.
-    pub(crate) at: DateTime<Utc>,
+    pub(crate) ended_at: DateTime<Utc>,
     /// The principal who made the call.
     pub(crate) principal: Principal,
 }
@@ -240,8 +240,8 @@ fn record_event(world: &World, event: Event) {
     match event {
         Event::ToolCompleted { call, server, tool, outcome: end, duration, .. } => {
             let (server, principal) = (server.to_string(), call.principal);
-            let ended = EndedCall { server, tool, end, duration, at: Utc::now(), principal };
-            count_call(world, ended);
+            let ended_call = EndedCall { server, tool, end, duration, ended_at: Utc::now(), principal };
+            count_call(world, ended_call);
         }
         Event::McpServerState { server, state, .. } => {
             world.tally.change(|counters| counters.record_state(&server, &state));
@@ -253,22 +253,22 @@ fn record_event(world: &World, event: Event) {
 
 /// Counts a call in the world in which it was made, and in the worlds that lend servers to that world. If a member has
 /// added the server for themselves, the lending worlds count the call without the server's name.
-fn count_call(world: &World, ended: EndedCall) {
+fn count_call(world: &World, ended_call: EndedCall) {
     if let Some(base) = world.base.upgrade() {
-        if base.loaded.load().desired.contains_key(ended.server.as_str()) {
-            count_call(&base, ended.clone());
+        if base.loaded.load().desired.contains_key(ended_call.server.as_str()) {
+            count_call(&base, ended_call.clone());
         } else {
-            count_unnamed(&base, &ended);
+            count_unnamed(&base, &ended_call);
         }
     }
-    world.tally.change(|counters| counters.add(ended));
+    world.tally.change(|counters| counters.add(ended_call));
 }
 
 /// Counts a call of a server that a member has added, in this world and in those that lend servers to it.
-fn count_unnamed(world: &World, ended: &EndedCall) {
-    world.tally.change(|counters| counters.count(OTHERS, ended.end, ended.duration));
+fn count_unnamed(world: &World, ended_call: &EndedCall) {
+    world.tally.change(|counters| counters.count(OTHERS, ended_call.end, ended_call.duration));
     if let Some(base) = world.base.upgrade() {
-        count_unnamed(&base, ended);
+        count_unnamed(&base, ended_call);
     }
 }
 
@@ -293,7 +293,9 @@ mod tests {
 
     fn add_of(tally: &Tally, server: &str, end: CallEnd, ms: u64, principal: Principal) {
         let (server, tool, duration) = (server.to_owned(), "tool".to_owned(), Duration::from_millis(ms));
-        tally.change(|counters| counters.add(EndedCall { server, tool, end, duration, at: Utc::now(), principal }));
+        tally.change(|counters| {
+            counters.add(EndedCall { server, tool, end, duration, ended_at: Utc::now(), principal })
+        });
     }
 
     #[test]

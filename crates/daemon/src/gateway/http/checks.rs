@@ -84,11 +84,11 @@ pub(super) fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
 
 /// Whether the client accepts the media type `kind/subtype`. A client without `Accept` accepts anything.
 pub(super) fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
-    let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
-    if accepted.peek().is_none() {
+    let mut accept_headers = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
+    if accept_headers.peek().is_none() {
         return true;
     }
-    accepted.flat_map(|value| value.split(',')).any(|range| {
+    accept_headers.flat_map(|value| value.split(',')).any(|range| {
         let range = range.split(';').next().unwrap_or_default().trim();
         let (range_kind, range_subtype) = range.split_once('/').unwrap_or((range, ""));
         (range_kind == "*" || range_kind.eq_ignore_ascii_case(kind))
@@ -162,11 +162,11 @@ impl<'h> Claims<'h> {
 /// The fields of `_meta` that every request of 2026-07-28 must have: its version, and what its client can do. The name
 /// of the client is optional.
 fn required_meta(meta: Option<&Map<String, Value>>) -> Result<(&str, ClientInfo), Refusal> {
-    let missing = |key: &str| Refusal::malformed_meta(format!("_meta lacks {key}"));
+    let missing_field = |key: &str| Refusal::malformed_meta(format!("_meta lacks {key}"));
     let version = meta.and_then(|meta| meta.get(META_VERSION)).and_then(Value::as_str);
-    let version = version.ok_or_else(|| missing(META_VERSION))?;
+    let version = version.ok_or_else(|| missing_field(META_VERSION))?;
     let capabilities = meta.and_then(|meta| meta.get(META_CAPABILITIES)).and_then(Value::as_object);
-    let capabilities = capabilities.ok_or_else(|| missing(META_CAPABILITIES))?;
+    let capabilities = capabilities.ok_or_else(|| missing_field(META_CAPABILITIES))?;
     let name = meta.and_then(|meta| meta.get(META_CLIENT)?.get("name")?.as_str()).map(client_name);
     Ok((version, ClientInfo { abilities: relay::abilities(capabilities), name, may_batch: false }))
 }
@@ -184,13 +184,14 @@ pub(in super::super) fn modern_client(params: &str) -> Option<Result<ClientInfo,
 }
 
 /// Refuses a request in which a header is missing, or differs from the value `expected` in the body.
-fn require_header(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), Refusal> {
-    let received = header_text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
-    if decode(received).as_deref() == Some(expected) {
+fn require_header(headers: &HeaderMap, name: &str, expected_value: &str) -> Result<(), Refusal> {
+    let received_value =
+        header_text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
+    if decode(received_value).as_deref() == Some(expected_value) {
         return Ok(());
     }
-    let (received, expected) = (quoted(received), quoted(expected));
-    Err(Refusal::header_mismatch(format!("{name} is {received}, but the body says {expected}")))
+    let (received_value, expected_value) = (quoted(received_value), quoted(expected_value));
+    Err(Refusal::header_mismatch(format!("{name} is {received_value}, but the body says {expected_value}")))
 }
 
 /// Decodes the value of a header: MCP writes a text that a header cannot contain as `=?base64?…?=`. `None` if the part
@@ -227,12 +228,12 @@ pub(super) fn require_matching_headers(
         return Ok(());
     }
     let Arguments { arguments } = serde_json::from_str(params).unwrap_or_default();
-    for (name, expected) in tool.mirrored_headers(&arguments.unwrap_or_default()) {
-        let received = header_text(headers, name.as_str())?;
-        let expected = expected.as_ref().and_then(|expected| expected.to_str().ok());
-        match (received, expected) {
+    for (name, expected_value) in tool.mirrored_headers(&arguments.unwrap_or_default()) {
+        let received_value = header_text(headers, name.as_str())?;
+        let expected_value = expected_value.as_ref().and_then(|expected_value| expected_value.to_str().ok());
+        match (received_value, expected_value) {
             (None, None) => {}
-            (Some(received), Some(expected)) if values_match(received, expected) => {}
+            (Some(received_value), Some(expected_value)) if values_match(received_value, expected_value) => {}
             (None, Some(_)) => return Err(Refusal::header_mismatch(format!("{name} is missing"))),
             _ => return Err(Refusal::header_mismatch(format!("{name} does not match the body"))),
         }
@@ -241,10 +242,13 @@ pub(super) fn require_matching_headers(
 }
 
 /// Whether the values of a header and of an argument are equal, as texts or as numbers.
-fn values_match(received: &str, expected: &str) -> bool {
-    let (Some(received), Some(expected)) = (decode(received), decode(expected)) else { return false };
+fn values_match(received_value: &str, expected_value: &str) -> bool {
+    let (Some(received_value), Some(expected_value)) = (decode(received_value), decode(expected_value)) else {
+        return false;
+    };
     let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
-    received == expected || number(&received).is_some_and(|received| number(&expected) == Some(received))
+    received_value == expected_value
+        || number(&received_value).is_some_and(|received_value| number(&expected_value) == Some(received_value))
 }
 
 #[cfg(test)]

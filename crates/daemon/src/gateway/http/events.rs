@@ -151,17 +151,18 @@ impl StandingStream {
                     uris = self.session.subscriptions.until_updated() => StandingEvent::Updated(uris),
                 }
             };
-            let received = stop.run_until_cancelled(timeout(COMMENT_AFTER, next_event)).await?;
-            let received = match received {
-                Ok(StandingEvent::News(received)) => received,
+            let received_event = stop.run_until_cancelled(timeout(COMMENT_AFTER, next_event)).await?;
+            let received_news = match received_event {
+                Ok(StandingEvent::News(news)) => news,
                 Ok(StandingEvent::Updated(uris)) => {
                     messages.extend(uris.iter().map(|uri| news::resource_updated(uri, /* subscription */ None)));
                     continue;
                 }
                 Err(_) => return Some(COMMENT),
             };
-            let relevant = received?.into_iter().filter(|news| news.concerns(&self.session.view, &self.principal));
-            messages.extend(relevant.filter_map(|news| self.session.notification(&news)));
+            let relevant_news =
+                received_news?.into_iter().filter(|news| news.concerns(&self.session.view, &self.principal));
+            messages.extend(relevant_news.filter_map(|news| self.session.notification(&news)));
         }
     }
 }
