@@ -87,8 +87,8 @@ impl WorldKind {
         if self.borrows() { LogCapacity::Member } else { LogCapacity::World }
     }
 
-    /// Whether a server with this spec can be used in this world: because this world starts it, or because the world of
-    /// the tenant, or of the machine's only user, lends it.
+    /// Whether a server with this spec can be used in this world. Either this world starts the server, or the world of
+    /// the tenant (or of the machine's only user) lends it.
     pub(crate) fn has(&self, spec: &ServerSpec) -> bool {
         match self {
             Self::Member(member) | Self::Session(Some(member)) => spec.is_for(member),

@@ -298,9 +298,9 @@ impl Guard {
     /// Returns the refusal of a request that needs a token and has no valid one.
     fn no_token_refusal(&self, uri: &Uri, is_authenticated: bool) -> Option<ApiError> {
         let needs_token = is_protected(uri.path());
-        // Wrong tokens have no limit of their own beside `RATE_UNAUTHENTICATED`: an attacker cannot guess 256 bits
-        // anyway, and a client with an old token must learn that its token is wrong even while other clients send
-        // wrong tokens.
+        // Wrong tokens have no limit of their own beside `RATE_UNAUTHENTICATED`, because an attacker cannot guess 256
+        // bits anyway. With such a limit, a client with an old token could not learn that its token is wrong while
+        // other clients send wrong tokens.
         (needs_token && !is_authenticated).then(|| {
             let hint = match &self.members {
                 Some(members) => members.hint(),

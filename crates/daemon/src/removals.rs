@@ -1,7 +1,7 @@
 //! Ends the servers of removed members, and deletes the values that they gave for these servers. Both belong to the key
 //! of the ended membership, so a later membership of the same person is not touched.
 //!
-//! The store of the team keeps a note of each removal until this is done, so that nothing is left behind if the daemon
+//! The store of the team keeps a note of each removal until this is done. So nothing is left behind even if the daemon
 //! was not running at the time of the removal.
 
 use std::{sync::Arc, time::Duration};

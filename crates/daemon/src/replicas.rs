@@ -11,8 +11,8 @@
 //! A replica removes a sibling that has written no heartbeat for [`ReplicaOptions::heartbeat_timeout`], measured with
 //! the replica's own clock. Then other replicas may become the homes of the sibling's tenants. A replica whose own
 //! heartbeat is late serves no tenant: it ends the worlds of all tenants, and joins anew. This happens before its
-//! siblings remove it: the replica counts from when it began to write its last heartbeat, and a sibling counts from the
-//! later moment when it first saw that heartbeat.
+//! siblings remove it: the replica counts from the moment at which it began to write its last heartbeat. A sibling
+//! counts from a later moment, at which it first saw that heartbeat.
 //!
 //! A replica sends a request again only if the request changes nothing, or if it is certain that no sibling has read
 //! it.

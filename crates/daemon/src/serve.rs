@@ -1,7 +1,7 @@
 //! Starts, serves and ends the daemon: its address, its routes, and its shutdown.
 //!
-//! A world is a host with its configuration, questions and events. The daemon has a world of its own, and others begin
-//! with the first request to them: those of agents, of the tenants of a team and their members, and of sessions.
+//! A world is a host with its configuration, questions and events. The daemon has a world of its own. The worlds of
+//! agents, of the tenants of a team and their members, and of sessions begin with the first request to them.
 
 mod connections;
 mod local;
@@ -101,8 +101,8 @@ pub struct Options {
     /// Makes the daemon one of several replicas that serve its team. `None` for a daemon that serves alone.
     pub replica: Option<ReplicaOptions>,
     /// Names that requests may have in `Host`, besides the loopback names; each with its port, unless that is the
-    /// default port. Pages at these names may send requests as well: with [`Self::tls`], only pages with the scheme
-    /// https; without, pages with either scheme, because a proxy in front of the daemon may speak TLS.
+    /// default port. Pages at these names may send requests as well. With [`Self::tls`], their scheme must be https.
+    /// Without, it may be http or https, because a proxy in front of the daemon may speak TLS.
     pub hosts: Vec<String>,
     /// Whether [`Self::listen`] may be an address that other machines can reach. `false` by default.
     pub remote: bool,

@@ -1,5 +1,5 @@
-//! The forms in which the control API, questions and events show data of other crates: findings and problems here, and
-//! in the submodules the data that `toolrack --json` prints in the same form.
+//! The forms in which the control API, questions and events show data of other crates. Findings and problems are in
+//! this file. The submodules have the data that `toolrack --json` prints in the same form.
 
 pub mod answers;
 pub mod audit;

@@ -39,8 +39,8 @@ fn owner_filter(caller: &Caller) -> OwnerFilter<'_> {
     if Right::Operate.is_held_by(caller.principal()) { OwnerFilter::All } else { OwnerFilter::Of(caller.principal()) }
 }
 
-/// The hosts that remember the answers until the daemon ends: that of this world, and those of the sessions of its
-/// user, which have worlds of their own for the servers that run once for each session.
+/// The hosts that remember answers until the daemon ends: the host of this world, and the hosts of the session worlds
+/// of its user. A session has such a world for servers that run once for each session.
 fn remembering_hosts(world: &World) -> Vec<Host> {
     let session_worlds = world.session_worlds.get().map(|find_running| find_running()).unwrap_or_default();
     let session_hosts = session_worlds.iter().map(|session_world| session_world.host.clone());
@@ -53,8 +53,8 @@ fn may_take_back(answer: &SessionAnswer, caller: &Caller) -> bool {
     Right::Operate.is_held_by(caller.principal()) || answer.principal.as_ref().is_some_and(is_same)
 }
 
-/// Whether `principal` may read the answer. An answer of another member is not shown if it is about a server that the
-/// tenant does not have, because then only that member has the server.
+/// Whether `principal` may read the answer. If an answer of another member is about a server that the tenant does not
+/// have, only that member has the server, and only that member may read the answer.
 fn may_read(answer: &StandingAnswer, world: &World, principal: &Principal) -> bool {
     match &answer.owner {
         Some(owner) if owner.is(principal) => true,

@@ -81,8 +81,8 @@ async fn until_stream_ends(world: Arc<World>, reader: Principal) {
     }
 }
 
-/// Waits until another world may serve `member`: when the configuration has changed, or when a member whom the tenant's
-/// world serves has added a server, and so gets a world of their own.
+/// Waits until another world may serve `member`. That is so after each change of the configuration. It is also so when
+/// a member in the tenant's world adds their first server, and so gets a world of their own.
 async fn until_world_changes(world: &World, member: &Principal) {
     let mut applied_changes = world.applied_changes();
     applied_changes.mark_unchanged();

@@ -57,8 +57,8 @@ enum Work {
     Ended,
 }
 
-/// Returns a key for a question that is asked together with `questions`: the name that its server gave to it, or a
-/// numbered name if the server gave none or `questions` has it already.
+/// Returns a key for a question that is asked together with `questions`. This is `name`, which the server gave to the
+/// question, or a numbered name if there is no `name` or `questions` has it already.
 fn unused_key<T>(name: Option<String>, questions: &BTreeMap<String, T>) -> String {
     let numbered_names = (questions.len() + 1..).map(|number| format!("question-{number}"));
     // One of the numbered names is free.

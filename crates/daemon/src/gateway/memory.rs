@@ -1,5 +1,5 @@
-//! Keeps what the gateway (one MCP server in front of all others) remembers of clients between their requests:
-//! sessions, and parked calls (calls that wait for their client to return with answers).
+//! The memory of the gateway (one MCP server in front of all others) between the requests of clients. It keeps
+//! sessions, and parked calls, which wait for their client to return with answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,8 +36,8 @@ impl Memory {
         Self { state: Mutex::new(state), parked_for: bounds.parked_for }
     }
 
-    /// Adds a session. If there are too many, first ends the idlest session of one principal: of the same principal if
-    /// it has used up its share, and of the principal with the most sessions if not.
+    /// Adds a session. If there are too many, first ends another one. If the principal has used up its share, this is
+    /// the principal's own idlest session. If not, it is the idlest session of the principal with the most sessions.
     ///
     /// # Errors
     /// When there are too many sessions, and no session of that principal was idle for long enough.

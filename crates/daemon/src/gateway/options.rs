@@ -41,8 +41,8 @@ pub struct GatewayOptions {
     /// The principal of a request, if no layer in front of the router has put a [`Principal`] into its extensions.
     /// Default: the person of a machine with a single user. `None` refuses such requests.
     pub default_principal: Option<Principal>,
-    /// Names by which the endpoint may be reached, in addition to `localhost` and the loopback addresses: a name with a
-    /// port is valid only for that port, a name without a port for every port.
+    /// Names by which the endpoint may be reached, in addition to `localhost` and the loopback addresses. A name with a
+    /// port is valid only for that port. A name without a port is valid for every port.
     pub hosts: Vec<String>,
     /// The limits of the gateway's work.
     pub bounds: Bounds,
@@ -97,9 +97,9 @@ pub struct Bounds {
     pub subscriptions: usize,
     /// Calls that wait for a client of 2026-07-28 to come back with answers. Default: 256.
     pub parked: usize,
-    /// Divides the limits of sessions, calls, streams and parked calls to get those of one member of a team: with the
-    /// default of 8, a member may have an eighth of each, and always at least one. The user of the machine has no
-    /// such limit.
+    /// The number of shares into which the limits of sessions, calls, streams and parked calls are divided. One member
+    /// of a team may have one share of each limit, but always at least one session, call, stream and parked call.
+    /// Default: 8. The user of the machine has no such limit.
     pub places_for_one: usize,
     /// How long a parked call waits for its client. Default: 10 minutes.
     pub parked_for: Duration,

@@ -172,8 +172,8 @@ impl ViewSnapshot<'_> {
         }
     }
 
-    /// The tool that a client calls by `name`. Finds tools in quarantine (tools whose definition changed) as well: they
-    /// are not listed, but a client that knows such a tool from before must get the reason why it is not called.
+    /// The tool that a client calls by `name`. Finds tools in quarantine (tools whose definition changed) as well. They
+    /// are not listed, but a client may know such a tool from before, and must learn why its call is refused.
     pub(super) fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
         let found = match &self.profile {
             Some(profile) => profile.find(catalog, name),

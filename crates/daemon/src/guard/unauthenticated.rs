@@ -171,8 +171,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until the connection must end, because it has not shown a valid token, and either another connection needs
-    /// its room, or its client has sent no head of a request for `head_timeout`. Never returns for a known connection.
+    /// Waits until the connection must end: because another connection needs its room, or because its client has sent
+    /// no head of a request for `head_timeout`. Never returns for a known connection.
     pub(crate) async fn until_must_end(&self, head_timeout: Duration) {
         let mut states = self.state.subscribe();
         loop {

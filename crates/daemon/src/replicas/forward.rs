@@ -159,9 +159,9 @@ impl Sibling {
 
 /// The body of a sibling's answer, on its way to the client.
 struct ForwardedBody {
-    /// Whether the answer has a `Content-Length`. The HTTP server of this daemon stops reading such a body after its
-    /// last byte, and would drop it before the end of the sibling's stream is read; the sibling would then treat the
-    /// request as cancelled. So each piece of such a body is held back until the next one, or the end, has arrived.
+    /// Whether the answer has a `Content-Length`. After the last byte of such a body, the HTTP server of this daemon
+    /// drops the body without reading the end of the sibling's stream. The sibling would then treat the request as
+    /// cancelled. So each piece of such a body is held back until the next one, or the end, has arrived.
     is_sized: bool,
     /// The piece that is held back.
     held_back: Option<Bytes>,

@@ -188,8 +188,8 @@ impl World {
 
     /// Stores the agreement that an edit implies. A user who adds an entry to a project's file agrees to run exactly
     /// that entry. Enabling or disabling an entry keeps an earlier agreement. A user who revises an entry agrees to run
-    /// the revised entry only if they had agreed to the original entry, because the hidden values, which the user never
-    /// saw, come from the original.
+    /// the revised entry only if they had agreed to the original entry: the original has hidden values that the user
+    /// did not see, and the revised entry keeps them.
     async fn agree_to_edit(
         &self,
         EditedEntry { name, before: entry_before, is_new }: EditedEntry<'_>,
