@@ -68,7 +68,7 @@ impl WorldKind {
         }
     }
 
-    /// Whether the world borrows servers from another world: from that of the tenant, of the member, or of the
+    /// Whether the world borrows servers from another world: from the world of the tenant, of the member, or of the
     /// machine's only user.
     pub(crate) fn borrows(&self) -> bool {
         matches!(self, Self::Member(_) | Self::Session(_))

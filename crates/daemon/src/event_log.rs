@@ -80,8 +80,8 @@ pub(crate) struct LoggedEvent {
 #[derive(Debug, Default)]
 pub(crate) struct UnseenEvents {
     /// How many events of this log the reader has missed, because they are no longer kept. `None` if the reader has
-    /// missed none. A reader that last read another log, for example that of an earlier run, always gets `Some`, even
-    /// with 0: it may have missed events of that other log.
+    /// missed none. A reader that last read another log, for example the log of an earlier run, always gets `Some`,
+    /// even with 0: it may have missed events of that other log.
     pub(crate) missed: Option<u64>,
     /// The events that are still kept, in order.
     pub(crate) events: Vec<Arc<LoggedEvent>>,

@@ -128,7 +128,7 @@ impl Inner {
     async fn wait_for_tool(&self, name: &str) {
         // Later, the tools of servers that start again are still in the catalog.
         if self.created_at.elapsed() < FIRST_LIST_TIMEOUT {
-            // At the time limit, the request is answered with the tools that there are.
+            // After the time limit, the gateway answers with the tools that the catalog has by then.
             let _ = timeout_at(self.created_at + FIRST_LIST_TIMEOUT, self.host.wait_for_tool(name)).await;
         }
     }

@@ -62,13 +62,13 @@ const EVENT_STREAM: &[u8] = b"text/event-stream";
 const HTTP: &str = "http";
 const HTTPS: &str = "https";
 
-/// The header in which a browser says how the origin of a page is related to that of the request.
+/// The header in which a browser says how the origin of the page is related to the origin of the requested URL.
 const FETCH_SITE: &str = "sec-fetch-site";
 
 /// The value of [`FETCH_SITE`] for a page of the same scheme, host and port as the request.
 const SAME_ORIGIN: &str = "same-origin";
 
-/// The path prefixes that need a token. `/p` has the MCP endpoints of profiles, and `/t` those of tenants.
+/// The path prefixes that need a token. `/p` has the MCP endpoints of profiles, and `/t` the MCP endpoints of tenants.
 const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics", "/p", "/t"];
 
 /// The secret that gives access to the daemon: 256 random bits in hex. Each launch of a daemon makes a new one.

@@ -27,7 +27,7 @@
 //! the right that it needs and the world that answers members. `credentials` are the values that members give,
 //! `own_servers` the servers that they add, and `missing` the values that their servers still lack. `removals` deletes
 //! the values of removed members. `profiles` are the tools that clients see, and `endpoint` has the addresses of
-//! profiles. `fair_limit` is a limit of which each member may use only a share; `tls`, `streams` and `unread` serve
+//! profiles. `fair_limit` is a limit of which each member gets only a share; `tls`, `streams` and `unread` serve
 //! connections, streams and bodies; `error` is the error of the control API.
 //!
 //! The daemon listens only on this machine by default, and refuses requests without its [`Token`].

@@ -285,8 +285,8 @@ impl Replicas {
         }
     }
 
-    /// The home of `tenant`, as this replica remembers it or else as it is in the database. If the tenant has no home,
-    /// this replica becomes its home. An error if the database cannot be read.
+    /// The home of `tenant`, from the memory of this replica or else from the database. If the tenant has no home, this
+    /// replica becomes its home. An error if the database cannot be read.
     async fn home_of(&self, tenant: &str, term: &Term) -> Result<Home, ApiError> {
         if let Some(home) = term.remembered_home(tenant) {
             return Ok(home);

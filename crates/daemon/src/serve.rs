@@ -109,7 +109,7 @@ pub struct Options {
     /// How long calls under way may continue when the daemon ends. 3 seconds by default.
     pub grace: Duration,
     /// How long the daemon continues to serve everything when it is told to end. Meanwhile `/health` answers 404, so
-    /// that load balancers send nothing more. After this time, the daemon answers nothing but the checks of load
+    /// that load balancers send nothing more. After this time, the daemon answers only the checks of load
     /// balancers, until the calls under way have ended. Zero, the default, skips both: the daemon refuses new
     /// connections at once.
     pub drain: Duration,
@@ -209,7 +209,7 @@ pub enum StartError {
     /// The system does not let the daemon listen at the address.
     #[error("cannot listen on {address}: {kind}", kind = source.kind())]
     Listen {
-        /// The address of the daemon, or that of the replica.
+        /// The address at which the daemon listens for clients, or for the other replicas.
         address: SocketAddr,
         /// The error of the system.
         #[source]
@@ -250,9 +250,9 @@ impl fmt::Debug for Daemon {
 
 impl Daemon {
     /// Binds the address, loads the configuration and begins to start its servers. `make_agent_world` makes the parts
-    /// of an agent's world at the first request to that agent, and `make_session_world` those of a session that has
-    /// servers of its own. With a `team`, the daemon serves the members of the team as well: each reaches the world of
-    /// their own tenant, and never the daemon's own world.
+    /// of an agent's world at the first request to that agent. `make_session_world` makes the parts of the world of a
+    /// session that has servers of its own. With a `team`, the daemon serves the members of the team as well: each
+    /// reaches the world of their own tenant, and never the daemon's own world.
     ///
     /// # Errors
     /// [`StartError`]. No server has been started then.
@@ -362,7 +362,7 @@ impl Daemon {
         CurrentWorld(Arc::clone(&self.world))
     }
 
-    /// The metrics of the daemon, for an exporter of this program. `/metrics` shows the same ones.
+    /// The metrics of the daemon, for an exporter of this program. `/metrics` shows the same metrics.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.metrics.clone()

@@ -2,8 +2,8 @@
 //!
 //! Each such session has a [world](crate::worlds) for these servers (a host with its configuration, questions and
 //! events), which borrows all other servers from the world of its user. A session begins with `initialize` (2025-11-25
-//! and older), or with a connection to the socket of the daemon. Requests that belong to no session, such as those of
-//! MCP 2026-07-28 over HTTP, reach the world of the user, which runs each of these servers once more for such requests.
+//! and older), or with a connection to the socket of the daemon. Some requests belong to no session, such as all
+//! requests of MCP 2026-07-28 over HTTP. They reach the world of the user, which has its own instance of each server.
 //!
 //! The client gets the id of the session with the id of its world in front, so that its next request finds the world.
 

@@ -88,7 +88,7 @@ impl TenantMembers {
         let (key, current_world) = (member.key(), world_id(member));
         // Role and groups decide which servers a member has, so the member has a world for each role with each set of
         // groups. Unused worlds of other roles and groups end here. Worlds in use stay: two tokens of a member can have
-        // different groups, such as those of the last sign-in and those that an access token of the issuer names.
+        // different groups, such as the groups of the last sign-in and the groups in an access token of the issuer.
         self.worlds.stop_unused_where(|id| is_world_of(id, &key) && id != current_world);
         self.worlds.answer(&current_world, request).await
     }

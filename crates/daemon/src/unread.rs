@@ -30,8 +30,8 @@ const MAX_REST_BYTES: usize = 64 * 1024;
 /// How long reading the rest may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Reads the rest of each request's body before it passes on the answer. If the rest is too long or too late, the
-/// answer says that the connection closes.
+/// Reads the unread rest of each request's body before it passes on the answer. If the rest is too long or too late,
+/// the answer says that the connection closes.
 pub(crate) async fn read_rest(request: Request, next: Next) -> Response {
     // A client with `Expect: 100-continue` sends no body unless a handler reads it.
     if request.version() > Version::HTTP_11 || request.body().is_end_stream() || request.headers().contains_key(EXPECT)

@@ -109,9 +109,10 @@ pub struct ChosenModel {
     pub has_price: bool,
 }
 
-/// Returns the name of the server through which a model searches for tools when there are too many to show. It is
-/// `toolrack`, with a number if `configured` has a server of this name. Rules can allow this server without a question:
-/// its own tools only read, and for a call that the model makes through it, the policy judges the tool that is called.
+/// Returns the name of the built-in server through which a model searches for tools when there are too many to show.
+/// The name is `toolrack`, with a number if `configured` has a server of this name. Rules can allow this server without
+/// a question: its own tools only read, and for a call that the model makes through it, the policy judges the tool that
+/// is called.
 #[must_use]
 pub fn discovery_name(configured: &Desired) -> ServerName {
     let mut number = 1;

@@ -156,7 +156,7 @@ impl Reader {
     fn may_read(&self, audience: &Audience, is_of_tenant: bool) -> bool {
         let is_operator = Right::Operate.is_held_by(&self.principal);
         // Each event of a server is in the log of the world that runs it. If the member has a server of their own with
-        // the name of a tenant's server, only operators read about that of the tenant.
+        // the name of a tenant's server, only operators may read about the tenant's server.
         let has_server = |name: &str| {
             self.world.may_read_about(name, &self.principal) && !(is_of_tenant && self.world.runs_for_one_member(name))
         };
@@ -200,7 +200,7 @@ impl ReadLog {
         missed
     }
 
-    /// The next event to send, and whether its log is that of the tenant's world.
+    /// The next event to send, and whether it is in the log of the tenant's world.
     fn next_unsent(&mut self) -> Option<(Arc<LoggedEvent>, bool)> {
         let event = self.unsent.pop_front()?;
         self.last_seen = Some(event.id);

@@ -174,8 +174,8 @@ impl Metrics {
         TABLE
     }
 
-    /// The values that a metric has now. Those of a tenant have the label `tenant`, and those of an agent the label
-    /// `agent`.
+    /// The current values of a metric. The values of a tenant have the label `tenant`, and the values of an agent the
+    /// label `agent`.
     #[must_use]
     pub fn values(&self, metric: &Metric) -> Vec<MetricValue> {
         let mut values = with_agents(&self.world, metric);

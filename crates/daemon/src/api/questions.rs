@@ -44,7 +44,7 @@ pub(super) async fn list(
     Json(OpenQuestions { approvals })
 }
 
-/// The number of open questions that `reader` may answer, including those of the worlds of agents.
+/// The number of open questions that `reader` may answer, including questions from the worlds of agents.
 pub(super) fn count(world: &World, agents: &Weak<Agents>, reader: &Principal) -> usize {
     let agent_counts = agent_worlds(agents).into_iter().map(|(_, world)| world.questions.count_for(reader));
     world.questions.count_for(reader) + agent_counts.sum::<usize>()

@@ -171,7 +171,7 @@ impl Server {
     }
 }
 
-/// The state of an entry that cannot be used as it is written.
+/// The state of an entry with errors, which cannot be used.
 const BROKEN: &str = "broken";
 
 /// The state that is shown: a server that a user stopped is `disconnected`, not `disabled`.
@@ -214,7 +214,7 @@ fn find_server(world: &World, name: &str, reader: &Principal) -> Result<Server, 
     Ok(Server::new(entry, status, world).visible_to(reader, world))
 }
 
-/// The answer to a change of a server's state that has begun: the server as it is now.
+/// The answer to a request that has begun to change the state of a server: the current state of the server.
 fn accepted_response(world: &World, name: &str, caller: &Caller) -> Result<Response, ApiError> {
     Ok((StatusCode::ACCEPTED, Json(find_server(world, name, caller.principal())?)).into_response())
 }

@@ -321,7 +321,7 @@ pub(super) async fn approve_tool(
     let quarantined = quarantined_tools(&world).await?.into_iter().find(is_tool);
     let quarantined = quarantined
         .ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(request.server.as_str()))?;
-    // `release` compares the hash once more in its transaction, because the definition may change before that.
+    // `release` compares the hash again in its transaction, because the definition may change until then.
     let hash = DefinitionHash::parse(&request.hash).filter(|hash| *hash == quarantined.mismatch.definition.hash);
     let released = match hash {
         Some(hash) => store.release(&quarantined.pinned_server, &request.tool, hash, &caller).await?,

@@ -67,8 +67,8 @@ fn on_event(gateway: &Arc<Inner>, event: Event, catalog_version: &mut u64) {
     gateway.news.send_event(event);
 }
 
-/// Handles the loss of events, which happens when there are too many at once: treats everything that may have changed
-/// as changed.
+/// Handles the loss of events when too many arrive at once: tells clients that every list has changed that may have
+/// changed.
 fn on_missed_events(gateway: &Arc<Inner>, catalog_version: &mut u64) {
     let current_version = gateway.host.catalog().version();
     if current_version != *catalog_version {

@@ -1,10 +1,10 @@
 //! Lists the prompts and resources of all servers, under unique names.
 //!
-//! A prompt gets its name as a tool does: the name depends on nothing but the pair (server, prompt). A resource keeps
-//! its URI, because results and definitions contain links to it, and the gateway forwards those unchanged. Only a URI
-//! that several servers list gets a long form, `toolrack://SERVER/URI`, for each of these servers. Clients may use the
-//! long form for every resource. So no server can replace a resource of another server: at worst, clients need the long
-//! form for both.
+//! A prompt gets its name in the same way as a tool: the name depends only on the server and the prompt's own name. A
+//! resource keeps its URI, because results and definitions contain links to it, and the gateway forwards those
+//! unchanged. Only a URI that several servers list gets a long form, `toolrack://SERVER/URI`, for each of these
+//! servers. Clients may use the long form for every resource. So no server can replace a resource of another server: at
+//! worst, clients need the long form for both.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -222,7 +222,7 @@ async fn read_list(host: &Host, server: &ServerName, listing: Listing, key: &str
     items.into_iter().filter_map(with_native_name).collect()
 }
 
-/// The long form of a URI, which names the resource of one server whatever other servers list.
+/// The long form of a URI. It names the resource of one server, even if other servers have resources of the same URI.
 pub(super) fn long_uri(server: &ServerName, uri: &str) -> String {
     format!("{SCHEME}{server}/{uri}")
 }

@@ -47,7 +47,7 @@ pub(super) fn router() -> Router {
         .layer(map_response(streams::disable_buffering))
 }
 
-/// A refusal, with what is needed to make a response of it.
+/// A refusal, and the data for its HTTP response.
 struct RefusedRequest {
     /// The id of the refused request, if it could be read.
     id: Option<Id>,

@@ -29,7 +29,7 @@ pub struct GatewayOptions {
     /// The profile of a client that asks for none, such as one over stdio. Default: none, so that the client sees
     /// everything.
     pub profile: Option<Arc<str>>,
-    /// Answers questions that a client cannot answer, above all approvals. Default: none.
+    /// Gets the questions that a client cannot answer, mostly approvals. Default: none.
     pub asker: Option<SharedAsker>,
     /// The agent whose world (a host with its configuration) the gateway serves. Questions name it. Default: none.
     pub agent: Option<Arc<str>>,

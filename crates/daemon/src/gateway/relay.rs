@@ -17,7 +17,8 @@ use super::{
     pending::{Question, Update},
 };
 
-/// An [`Asker`] that sends a client the questions that the client can answer, and another asker the rest.
+/// An [`Asker`] (it gets the questions of servers) that sends each question to the client if the client can answer it,
+/// and to a fallback asker if not.
 #[derive(Clone)]
 pub(super) struct ClientAsker {
     /// The era of the client. A client of the legacy era (2025-11-25 and older) gets an id with each page to open.

@@ -130,8 +130,9 @@ fn structured_content_to_text(result: &[u8]) -> Bytes {
     value.to_string().into()
 }
 
-/// Rebuilds a result of which a part was stored elsewhere because it is too large. A shortened text says itself where
-/// the rest is; in place of images, audio and resources, the result gets a text that says so.
+/// Rebuilds a result that was too large, so that the host has stored a part of it elsewhere. A shortened text says
+/// where the whole text is. In place of each stored image, audio or resource, the result has a text that says where it
+/// is.
 fn rebuild_result(outcome: ToolOutcome, era: Era) -> Bytes {
     let mut stored_media = outcome.artifacts.iter().filter(|artifact| artifact.media_type != "text/plain");
     let mut placeholder = |media_type: &str| {

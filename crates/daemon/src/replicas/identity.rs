@@ -77,7 +77,7 @@ impl Identity {
     }
 
     /// The TLS settings of connections from other replicas. The handshake accepts every public key; the listener checks
-    /// at each request whether the key is that of a sibling.
+    /// at each request whether the key belongs to a sibling.
     ///
     /// # Errors
     /// [`NoIdentity`] when rustls cannot use TLS 1.3.

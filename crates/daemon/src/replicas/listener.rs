@@ -36,7 +36,7 @@ const MAX_REQUESTS: u32 = 100_000;
 /// How long the TLS handshake of a connection may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often the listener checks that the key of a connection is still that of a sibling.
+/// How often the listener checks that the key of a connection still belongs to a sibling.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The pause after the system could not accept a connection, for example because too many files are open.
@@ -90,7 +90,7 @@ impl SiblingListener {
     }
 }
 
-/// Serves one connection to its end. While the key of its other side is not that of a sibling, each request is answered
+/// Serves one connection to its end. While the key of its other side belongs to no sibling, each request is answered
 /// with [`misdirected_request`], and the connection ends after [`KEY_CHECK_INTERVAL`].
 async fn serve_connection(
     stream: TcpStream,

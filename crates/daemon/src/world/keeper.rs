@@ -125,8 +125,8 @@ impl Keeper {
         self.apply().await;
     }
 
-    /// Forgets that a user stopped a server once the server is not configured any more, so that a later entry of the
-    /// same name runs.
+    /// Forgets which servers users stopped, for servers that are no longer configured. So a later entry of the same
+    /// name runs.
     fn forget_removed_stops(&self) {
         let loaded = self.world.loaded();
         let mut stopped_servers = BTreeSet::clone(&self.world.stopped_servers.load());

@@ -1,6 +1,6 @@
 //! Counts the calls in a world (a host with its configuration), from the host's events. The world of a member or of a
-//! session borrows servers from another world, such as that of the tenant. Its calls count in that world as well,
-//! because the metrics of a tenant are about all of its members.
+//! session borrows servers from another world, such as the tenant's world. Its calls count in the lending world as
+//! well, because the metrics of a tenant are about all of its members.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,7 +28,7 @@ const MAX_RECENT_CALLS: usize = 20;
 /// The window in which the calls per minute are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The maximum number of calls that are counted in that window. When there are more, this number is shown.
+/// The maximum number of calls that are counted in that window. If there are more, users see this number.
 const MAX_PER_MINUTE: usize = 100_000;
 
 /// The maximum number of pairs of a server and a [`CallEnd`] that are counted separately. Calls of further pairs are
@@ -137,7 +137,7 @@ fn is_old(end_time: &Instant) -> bool {
 }
 
 impl CallCounters {
-    /// Records when the next attempt to connect a server begins, or that no attempt is planned any more.
+    /// Records when the next attempt to connect a server begins, or that no attempt is planned.
     fn record_state(&mut self, server: &ServerName, state: &State) {
         match state {
             State::Reconnecting { in_ms, .. } => {

@@ -1,5 +1,5 @@
 //! Answers a batch (an array of messages). The gateway runs its requests at the same time, and sends each answer as an
-//! event of one stream as soon as it is there.
+//! event of one stream as soon as the request has ended.
 
 use std::sync::Arc;
 

@@ -171,8 +171,8 @@ fn required_meta(meta: Option<&Map<String, Value>>) -> Result<(&str, ClientInfo)
     Ok((version, ClientInfo { abilities: relay::abilities(capabilities), name, may_batch: false }))
 }
 
-/// Checks the parameters of a request without headers, and returns what its client says about itself, as
-/// [`Claims::check_modern`] does. `None` if the parameters are not those of 2026-07-28.
+/// Checks the parameters of a request that has no headers, for example over stdio. Returns what its client says about
+/// itself. `None` if the parameters have no `_meta` of 2026-07-28.
 pub(in super::super) fn modern_client(params: &str) -> Option<Result<ClientInfo, Refusal>> {
     let params: Params = serde_json::from_str(params).unwrap_or_default();
     let meta = params.meta.as_ref();
