@@ -274,6 +274,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
+/// The error for a body that is not the expected JSON.
 fn bad_body(rejection: &JsonRejection) -> ApiError {
     let (status, code) = match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),

@@ -89,6 +89,7 @@ fn etag_matches(header: &HeaderValue, tag: &str) -> bool {
     known_tags.any(|known_tag| known_tag == tag || known_tag == "*")
 }
 
+/// Makes an answer with the headers that every answer has.
 fn make_response(status: StatusCode, content_type: &'static str, tag: Option<&str>, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -336,6 +336,7 @@ impl From<NotBegun> for ApiError {
     }
 }
 
+/// The error for an entry whose file cannot be chosen.
 fn edit_target_error(no_target: &NoEditTarget) -> ApiError {
     let (message, hint) = match no_target {
         NoEditTarget::CommandLine => {
@@ -349,6 +350,7 @@ fn edit_target_error(no_target: &NoEditTarget) -> ApiError {
     ApiError::new(StatusCode::CONFLICT, "NOT_EDITABLE", message).hint(hint)
 }
 
+/// The error for a file that was not edited.
 fn edit_error(error: &EditError) -> ApiError {
     let (status, code) = match error {
         EditError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "INVALID_ENTRY"),

@@ -375,10 +375,12 @@ fn has_several_values(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.get_all(name).iter().nth(1).is_some()
 }
 
+/// The refusal of a request that can be read in two ways.
 fn ambiguous(message: String) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "AMBIGUOUS_REQUEST", message).hint("send each of them once")
 }
 
+/// Makes a limiter that lets requests through at this rate.
 fn limiter(Rate { per_second, burst }: Rate) -> DefaultDirectRateLimiter {
     // The rates above are not 0; the type only demands a fallback.
     let nonzero = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
@@ -391,6 +393,7 @@ fn too_many(message: &str) -> ApiError {
         .retry_after(BUSY_RETRY_AFTER)
 }
 
+/// The refusal of a request on one connection too many of its sender.
 fn too_many_connections(reached: LimitReached) -> ApiError {
     let message = format!("too many connections {}", reached.of_whom());
     ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_CONNECTIONS", message)

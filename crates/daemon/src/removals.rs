@@ -78,6 +78,7 @@ impl Removals {
         all_deleted
     }
 
+    /// Ends the servers of a removed member, deletes the values, and removes the note from the store.
     async fn delete_values(&self, removed_member: &RemovedMember) -> Result<(), String> {
         let (tenant, member) = (&removed_member.tenant, removed_member.key());
         // A server that still runs could renew its token, and store it again.

@@ -176,6 +176,7 @@ impl Replicas {
         }
     }
 
+    /// Logs why joining failed, and waits before the next attempt. Always returns `None`.
     async fn pause_after_failed_join<T>(&self, error: &impl fmt::Display) -> Option<T> {
         tracing::warn!("this replica cannot join the others: {error}");
         sleep(self.options.heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).await;
@@ -369,6 +370,7 @@ pub(crate) fn misdirected_request() -> Response {
     StatusCode::MISDIRECTED_REQUEST.into_response()
 }
 
+/// The error for a request that no replica could answer in time. The request was not carried out.
 fn no_home(tenant: &str) -> ApiError {
     let message = format!("no replica serves the tenant `{tenant}` now");
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NO_HOME", message)
@@ -376,6 +378,7 @@ fn no_home(tenant: &str) -> ApiError {
         .retry_after(Duration::from_secs(1))
 }
 
+/// The error for a request that may or may not have been carried out.
 fn outcome_unknown() -> ApiError {
     let message = "the connection to the replica that had this request broke: it is not known whether the request was carried out";
     ApiError::new(StatusCode::BAD_GATEWAY, "OUTCOME_UNKNOWN", message)

@@ -3,7 +3,8 @@
 //! Each such session has a [world](crate::worlds) for these servers (a host with its configuration, questions and
 //! events), which borrows all other servers from the world of its user. A session begins with `initialize` (2025-11-25
 //! and older), or with a connection to the socket of the daemon. Some requests belong to no session, such as all
-//! requests of MCP 2026-07-28 over HTTP. They reach the world of the user, which has its own instance of each server.
+//! requests of MCP 2026-07-28 over HTTP. They reach the world of the user, which runs
+//! one more instance of each of these servers for them.
 //!
 //! The client gets the id of the session with the id of its world in front, so that its next request finds the world.
 
@@ -85,6 +86,7 @@ impl fmt::Debug for ConnectionSession {
 }
 
 impl SessionWorlds {
+    /// The sessions of the user whose world is `user_world`.
     pub(crate) fn new(user_world: Arc<World>, common: CommonParts) -> Arc<Self> {
         Arc::new(Self { user_world, worlds: Worlds::new(common) })
     }

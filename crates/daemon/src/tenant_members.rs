@@ -51,6 +51,7 @@ pub(crate) struct TenantMembers {
 }
 
 impl TenantMembers {
+    /// The members of the tenant whose world is `tenant_world`.
     pub(crate) fn new(tenant_world: Arc<World>, common: CommonParts) -> Arc<Self> {
         Arc::new(Self { tenant_world, worlds: Worlds::new(common) })
     }

@@ -99,6 +99,7 @@ pub(crate) async fn to_tenant_world(State(tenants): State<Arc<Tenants>>, request
     }
 }
 
+/// The error for a member whose tenant is no longer in the team file.
 fn no_tenant(tenant: &str) -> ApiError {
     ApiError::new(StatusCode::FORBIDDEN, "NO_TENANT", format!("the team has no tenant `{tenant}` any more"))
         .hint("the operator of the team adds it to the team file, or moves you to another tenant")

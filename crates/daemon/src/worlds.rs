@@ -442,6 +442,7 @@ fn ending_error(hint: &str) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "this world is about to end").hint(hint)
 }
 
+/// The error for a request to a world that cannot begin.
 fn no_world_error(no_world: &NoWorld) -> ApiError {
     let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NO_WORLD", no_world.message.clone());
     match &no_world.hint {

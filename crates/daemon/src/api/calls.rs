@@ -107,6 +107,7 @@ pub(super) fn work_name(principal: &Principal, id: &str) -> String {
     format!("{} {id}", principal.key())
 }
 
+/// Makes the call that the request asks for.
 fn call_from(request: NewCall) -> Call {
     let mut call = Call::from_map(request.tool, request.arguments);
     if let Some(timeout) = request.timeout_ms {

@@ -129,6 +129,7 @@ impl Reader {
         Self { logs, world: Arc::clone(world), principal }
     }
 
+    /// Waits for the next event that the reader may read.
     async fn next(&mut self) -> Event {
         loop {
             if let Some(missed) = self.logs.iter_mut().find_map(ReadLog::fetch) {
@@ -153,6 +154,7 @@ impl Reader {
         positions.collect::<Vec<_>>().join(ID_SEPARATOR)
     }
 
+    /// Whether the reader may read an event for `audience`. `is_of_tenant` says which log the event is in.
     fn may_read(&self, audience: &Audience, is_of_tenant: bool) -> bool {
         let is_operator = Right::Operate.is_held_by(&self.principal);
         // Each event of a server is in the log of the world that runs it. If the member has a server of their own with

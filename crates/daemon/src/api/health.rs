@@ -89,6 +89,7 @@ pub(super) async fn ready(
     }
 }
 
+/// The health of a daemon that is not ready; `None` if it is ready.
 fn why_not_ready(world: &World, team: Option<&Authority>) -> Option<Health> {
     if world.ending.is_cancelled() || world.draining.is_cancelled() {
         return Some(Health::ending());

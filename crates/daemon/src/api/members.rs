@@ -153,6 +153,7 @@ fn no_member() -> ApiError {
     ApiError::not_found("your tenant has no such member").hint("GET /api/v1/members lists all of them")
 }
 
+/// Changes or removes a member for `caller`, and answers the request.
 async fn apply_change(
     membership: &Membership,
     member: &Principal,

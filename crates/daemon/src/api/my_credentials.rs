@@ -149,6 +149,7 @@ pub(super) async fn take_back(
     Ok(no_content())
 }
 
+/// The error for a value that no server of the caller needs.
 fn not_needed_error(name: &str) -> ApiError {
     let clipped = text::clip(name, MAX_SHOWN_NAME_BYTES);
     let message = format!("no server of yours needs a value `{}`", text::for_line(&clipped));

@@ -53,6 +53,7 @@ pub(super) fn form(question: &Confirm) -> Value {
     })
 }
 
+/// The text of the form: what the call would do, and why the user is asked. Texts of servers are cut and escaped.
 fn message(question: &Confirm) -> String {
     let for_one_line = |foreign: &str, bytes: usize| text::for_line(&text::clip(foreign, bytes)).into_owned();
     let arguments = Value::Object(question.arguments.clone()).to_string();

@@ -50,6 +50,7 @@ pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
     }
 }
 
+/// Tells clients of an event of the host, and drops cached lists that it makes out of date.
 fn on_event(gateway: &Arc<Inner>, event: Event, catalog_version: &mut u64) {
     let offers_changed = matches!(
         event,

@@ -105,6 +105,7 @@ impl Directory {
         self.cached.store(None);
     }
 
+    /// Returns the items of all servers, at most `max_age` old.
     async fn read(&self, host: &Host, max_age: Duration) -> Arc<ItemIndex> {
         let begin_read = || {
             let host = host.clone();

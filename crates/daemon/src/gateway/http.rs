@@ -87,6 +87,7 @@ fn empty_response(status: StatusCode) -> Response {
     response
 }
 
+/// POST: answers a message of a client of either era.
 async fn handle_post(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let handling = async {

@@ -47,6 +47,7 @@ impl Batch {
         Ok(batch)
     }
 
+    /// Takes one message of the batch. The error is the answer to the message.
     fn receive_message(&mut self, session: &Arc<Session>, message: &Bytes) -> Result<(), (Option<Id>, Refusal)> {
         match message::read(message)? {
             Incoming::Request { id, method, .. } if method == "initialize" => {

@@ -202,6 +202,7 @@ fn to_value(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap_or(Value::Null)
 }
 
+/// The refusal of bytes that are not a JSON-RPC message.
 fn malformed(bytes: &[u8], error: &serde_json::Error) -> Refusal {
     if is_batch(bytes) {
         let message = format!("send one message at a time: only sessions of {BATCH_VERSION} have batches");

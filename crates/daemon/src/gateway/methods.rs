@@ -227,6 +227,7 @@ impl Gateway {
         result.to_string().into()
     }
 
+    /// Lists the tools that the client sees, one page at a time.
     async fn list_tools(&self, caller: &ClientCaller, params: &str) -> Result<Bytes, Refusal> {
         let after_key = cursor_param(params)?;
         let (catalog, page_size) = (self.0.host.catalog(), self.0.options.bounds.page);
@@ -256,6 +257,7 @@ impl Gateway {
         Ok(self.with_required_fields(caller.era, result.to_string().into(), Cacheable::Yes))
     }
 
+    /// Completes an argument of a prompt or of a resource template, at the server that has it.
     async fn complete(&self, caller: &ClientCaller, params: &str) -> Result<Bytes, Refusal> {
         let mut params: Map<String, Value> = parse_params(params)?;
         // `_meta` belongs to the client's own request.
@@ -373,6 +375,7 @@ impl Gateway {
         }))
     }
 
+    /// Prepares to read a resource at the server that has it.
     async fn read_resource(
         &self,
         caller: &ClientCaller,
@@ -436,6 +439,7 @@ impl Gateway {
         Listening { filter, subscriptions }
     }
 
+    /// Prepares to get a prompt from the server that has it.
     async fn get_prompt(
         &self,
         caller: &ClientCaller,
@@ -527,6 +531,7 @@ fn cursor_param(params: &str) -> Result<Option<String>, Refusal> {
     cursor::decode(parse_params::<Params>(params)?.cursor.as_deref())
 }
 
+/// Sets the lowest level of the log messages that the client wants.
 fn set_level(caller: &ClientCaller, params: &str) -> Result<Bytes, Refusal> {
     #[derive(Deserialize)]
     #[serde(expecting = "an object")]

@@ -30,6 +30,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
+    /// A refusal with a JSON-RPC code, and the HTTP status that fits it.
     pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
         let status = match code {
             PARSE_ERROR | INVALID_REQUEST | HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION => {
@@ -42,6 +43,7 @@ impl Refusal {
         Self { code, message: message.into(), data: None, status, retry_after: None }
     }
 
+    /// Replaces the HTTP status.
     pub(super) fn status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self

@@ -274,6 +274,7 @@ impl State {
         }
     }
 
+    /// Adds a question, as [`Session::add_question`] does. First removes questions whose calls have ended.
     fn add_question(&mut self, reply: AnswerSender) -> Result<u64, AnswerSender> {
         self.questions.retain(|_, waiting| !waiting.is_closed());
         if self.questions.len() >= MAX_QUESTIONS {

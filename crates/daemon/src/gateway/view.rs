@@ -260,6 +260,7 @@ impl Views {
         Ok(FollowedProfile { name: Arc::from(name), profiles: self.profiles.clone() })
     }
 
+    /// The refusal of a request for a profile that does not exist.
     fn no_profile(&self, name: &str) -> Refusal {
         let known_profiles = self.profiles.names();
         let known_profiles = if known_profiles.is_empty() {

@@ -115,6 +115,7 @@ impl Members {
     }
 }
 
+/// The refusal of a token that was issued for another address than `path`.
 fn wrong_audience(path: &str, proved_token: &ProvedToken) -> ApiError {
     let is_of_other_tenant = |endpoint: Endpoint<'_>| !endpoint.is_for(proved_token.member().tenant());
     let (message, hint) = match Endpoint::at(path) {
@@ -133,11 +134,13 @@ fn wrong_audience(path: &str, proved_token: &ProvedToken) -> ApiError {
     ApiError::new(StatusCode::FORBIDDEN, "WRONG_AUDIENCE", message).hint(hint)
 }
 
+/// The refusal of a request that a page of another site has made a browser send.
 fn cross_site() -> ApiError {
     let message = "a request that changes something must come from a page of this server";
     ApiError::new(StatusCode::FORBIDDEN, "CROSS_SITE", message).hint("use the dashboard, or a personal token")
 }
 
+/// The error for a token that could not be checked.
 fn unavailable(error: &Unavailable) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_CHECKED", error.to_string())
         .hint("try again in a second")

@@ -78,6 +78,7 @@ impl Connector {
         attempt?.await
     }
 
+    /// Begins an attempt to open a connection.
     fn open(&self) -> ConnectionAttempt {
         let (address, tls) = (self.address.clone(), self.tls.clone());
         let (sibling_gone, tasks) = (self.sibling_gone.clone(), self.tasks.clone());
@@ -97,6 +98,7 @@ impl Connector {
     }
 }
 
+/// Connects to the sibling at `address`, and does the TLS handshake.
 async fn connect(address: &str, tls: TlsConnector) -> io::Result<TlsStream<TcpStream>> {
     let address: SocketAddr = address.parse().map_err(io::Error::other)?;
     let stream = TcpStream::connect(address).await?;

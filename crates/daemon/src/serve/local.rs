@@ -56,6 +56,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
+    /// Serves one client until it disconnects. It gets a session world if servers need one.
     async fn serve(&self, stream: UnixStream) {
         let (reader, writer) = stream.into_split();
         let session = match &self.sessions {

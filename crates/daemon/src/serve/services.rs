@@ -52,6 +52,7 @@ pub(super) struct RouteExtensions {
 }
 
 impl RouteExtensions {
+    /// Adds the values to the extensions of a request.
     pub(super) fn add_to(&self, extensions: &mut Extensions) {
         extensions.insert(Arc::clone(&self.world));
         extensions.insert(self.gateway.clone());
@@ -65,6 +66,7 @@ impl RouteExtensions {
         }
     }
 
+    /// Makes the endpoints of the world, which answer requests with these extensions.
     fn into_endpoints(self) -> WorldEndpoints {
         let gateway = self.gateway.clone();
         let handle = Arc::new(move |mut request: Request| -> BoxFuture<'static, Response> {

@@ -115,6 +115,7 @@ impl Keeper {
         self.world.applied.send_replace(true);
     }
 
+    /// Stops the server `name`, or lets it run again.
     async fn set_stopped(&self, name: String, is_stopped: bool) {
         let mut stopped_servers = BTreeSet::clone(&self.world.stopped_servers.load());
         match is_stopped {

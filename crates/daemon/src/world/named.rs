@@ -22,6 +22,7 @@ pub(crate) enum NotBegun {
 pub(super) struct WorkByName(HashMap<String, CancellationToken>);
 
 impl WorkByName {
+    /// Adds running work, which `cancellation` cancels.
     pub(super) fn insert(&mut self, name: String, cancellation: CancellationToken) -> Result<(), NotBegun> {
         if self.0.len() >= MAX_NAMES {
             return Err(NotBegun::TooMany(MAX_NAMES));

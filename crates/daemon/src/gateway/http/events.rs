@@ -39,6 +39,7 @@ pub(super) fn event(message: &[u8]) -> Bytes {
     [b"event: message\ndata: ", message, b"\n\n"].concat().into()
 }
 
+/// Makes an answer that is an event stream, with headers against buffering by proxies.
 pub(super) fn stream_response(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     let events = futures::StreamExt::map(events, Ok::<_, std::convert::Infallible>);
     let mut response = Response::new(Body::from_stream(events));
@@ -139,6 +140,7 @@ impl Drop for StandingStream {
 }
 
 impl StandingStream {
+    /// Returns the next event, or a comment after a silence; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             let OpenStream { backlog: Backlog { messages, news }, stop, .. } = self.stream.as_mut()?;
