@@ -1,4 +1,4 @@
-//! Names the paths of the MCP endpoints: `/mcp`, and `/p/NAME/mcp` for a profile.
+//! The paths of the MCP endpoints: `/mcp`, and `/p/NAME/mcp` for a profile (a named selection of tools).
 
 use std::collections::HashMap;
 

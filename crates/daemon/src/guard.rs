@@ -393,7 +393,7 @@ fn too_many(message: &str) -> ApiError {
         .retry_after(BUSY_RETRY_AFTER)
 }
 
-/// The refusal of a request on one connection too many of its sender.
+/// The refusal of a request whose sender has too many connections.
 fn too_many_connections(reached: LimitReached) -> ApiError {
     let message = format!("too many connections {}", reached.of_whom());
     ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_CONNECTIONS", message)

@@ -1,5 +1,5 @@
-//! The member of a team behind a request, with the store of the team. The control API shows and changes members and
-//! tokens with both.
+//! The membership behind a request: the member of a team who sent it, and the store of the team. Handlers of the
+//! control API use it to show and change members and tokens.
 
 use axum::{
     extract::FromRequestParts,

@@ -1,4 +1,4 @@
-//! Rights: what each role may do.
+//! Rights: what a principal (a user or service) may do. A member of a team has the rights of their role.
 
 use toolrack_host::{Principal, principal::Role};
 

@@ -1,4 +1,4 @@
-//! Keeps event streams flowing through proxies.
+//! Adds headers to event streams, so that proxies pass each event on at once.
 
 use axum::response::Response;
 use http::{

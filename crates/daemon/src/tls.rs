@@ -1,4 +1,4 @@
-//! Speaks TLS at the address of the daemon.
+//! The certificate and the key with which the daemon speaks TLS. Both can be replaced while it runs.
 
 use std::{fmt, sync::Arc};
 

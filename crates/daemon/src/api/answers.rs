@@ -1,4 +1,5 @@
 //! Standing answers: answers of users that let further calls run without a question, always or until the daemon ends.
+//! The world that answers a request is a host with its configuration, questions and events.
 
 use std::iter;
 

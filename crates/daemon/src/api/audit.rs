@@ -1,4 +1,5 @@
-//! The audit log: calls, connections, agreements and answers.
+//! Reads the audit log: calls, connections, agreements to run entries, and answers to questions. The world that answers
+//! a request is a host with its configuration, questions and events.
 
 use axum::{Extension, Json};
 use chrono::DateTime;

@@ -1,4 +1,5 @@
-//! Runs and cancels calls of tools that come over the control API.
+//! Runs and cancels calls of tools that come over the control API. The world that answers a request is a host with its
+//! configuration, questions and events.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 

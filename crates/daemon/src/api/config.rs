@@ -1,4 +1,5 @@
-//! Shows the configuration files and their problems, reloads them, and checks new ones.
+//! Shows the configuration files and their problems, reloads them, and checks new ones. The world that answers a
+//! request is a host with its configuration, questions and events.
 
 use axum::{Extension, Json, response::Response};
 use serde::{Deserialize, Serialize};

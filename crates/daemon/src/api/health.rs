@@ -1,4 +1,5 @@
-//! Reports health and metrics, for programs that monitor the daemon.
+//! Reports health and metrics, for programs that monitor the daemon. The world that answers a request is a host with
+//! its configuration, questions and events.
 
 use std::{fmt::Write as _, future, sync::Arc};
 

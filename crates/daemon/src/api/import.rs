@@ -1,4 +1,5 @@
-//! The servers that other programs have configured.
+//! Lists the servers that other programs on this machine have configured, and adds chosen ones to the configuration.
+//! The world that answers a request is a host with its configuration, questions and events.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The sender of the request, as the daemon has proved it.
+//! Tells the sender of a request who they are: the identity behind the token of the request, and its rights.
 
 use axum::Json;
 use serde::Serialize;

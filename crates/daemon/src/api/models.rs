@@ -1,4 +1,5 @@
-//! The model that answers in conversations, and the providers of models.
+//! Names the model that answers in conversations, and the providers of models. The world that answers a request is a
+//! host with its configuration, questions and events.
 
 use axum::{Extension, Json};
 use serde::Serialize;

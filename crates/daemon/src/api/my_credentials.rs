@@ -1,4 +1,5 @@
-//! The values that a user gives to the servers that run only for them.
+//! Lists, stores and deletes the values of `${user:NAME}`, which a user gives to the servers that run only for them.
+//! The world that answers a request is a host with its configuration, questions and events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

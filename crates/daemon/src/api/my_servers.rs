@@ -1,4 +1,5 @@
-//! Servers that a member of a team adds for themselves.
+//! Lists, adds and removes servers that a member of a team adds for themselves. The world that answers a request is a
+//! host with its configuration, questions and events.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Lists the profiles of `toolrack.toml`. Each has its own MCP endpoint.
+//! Lists the profiles of `toolrack.toml`. Each has its own MCP endpoint. The world that answers a request is a host
+//! with its configuration, questions and events.
 
 use axum::{Extension, Json};
 use serde::Serialize;

@@ -1,4 +1,5 @@
-//! Quotas, and how much of each is used.
+//! Lists quotas (limits on what members and clients of a profile may use), and how much of each is used. The world that
+//! answers a request is a host with its configuration, questions and events.
 
 use axum::{Extension, Json};
 use serde::Serialize;

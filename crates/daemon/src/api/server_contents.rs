@@ -1,4 +1,5 @@
-//! Shows the resources, the prompts and the log of a server.
+//! Shows the resources, the prompts and the log of a server. The world that answers a request is a host with its
+//! configuration, questions and events.
 
 use std::collections::BTreeMap;
 

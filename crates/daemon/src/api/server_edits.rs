@@ -1,4 +1,5 @@
-//! Changes the entries of servers in configuration files.
+//! Changes the entries of servers in configuration files. The world that answers a request is a host with its
+//! configuration, questions and events.
 
 use std::collections::BTreeMap;
 

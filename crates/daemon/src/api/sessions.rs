@@ -1,4 +1,5 @@
-//! Lists, shows, exports and deletes stored conversations.
+//! Lists, shows, exports and deletes stored conversations. The world that answers a request is a host with its
+//! configuration, questions and events.
 
 use axum::{
     Extension, Json,

@@ -1,4 +1,5 @@
-//! Signs in to a server, with the user's browser.
+//! Signs the daemon in to a server, with the user's browser. The world that answers a request is a host with its
+//! configuration, questions and events.
 
 use axum::{Extension, Json, http::StatusCode, response::Response};
 use serde::Deserialize;

@@ -1,4 +1,5 @@
 //! Lists and searches the catalog, which is the immutable list of the tools of all servers: a change makes a new one.
+//! The world that answers a request is a host with its configuration, questions and events.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! Lists what waits for a user's agreement, and takes the user's decisions. Two things wait: entries of a project's
 //! file, until a user agrees to run them, and tools that differ from their pins (the definitions that a user trusted).
+//! The world that answers a request is a host with its configuration, questions and events.
 
 use std::path::PathBuf;
 

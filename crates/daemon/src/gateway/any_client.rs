@@ -1,5 +1,5 @@
-//! The asker of a host whose clients connect only later, through a gateway (one MCP server in front of all others). An
-//! asker sends the questions of servers to a user.
+//! The asker of a host that has a gateway (one MCP server in front of all others). An asker puts the questions of
+//! servers to a user. The clients that could be asked connect to the gateway only after the servers.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A request of a client, from its arrival to its answer. An exchange yields the messages that the gateway sends back,
-//! in their order, for any transport.
+//! An exchange: a request of a client to the gateway (one MCP server in front of all others), from its arrival to its
+//! answer. It yields the messages that the gateway sends back, in their order, for any transport.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Handles messages of clients that get no answer (notifications, and the clients' own answers), and takes batches
+//! Handles messages of clients that need no answer (notifications, and the clients' own answers), and takes batches
 //! apart. A batch is an array of messages, which only MCP 2025-03-26 has.
 
 use std::sync::Arc;

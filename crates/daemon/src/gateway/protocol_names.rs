@@ -1,4 +1,4 @@
-//! The protocol's names and versions.
+//! The versions of MCP that the gateway speaks, and the names of fields in `_meta` of 2026-07-28.
 
 /// The version of the modern era, in which each request carries its own state.
 pub(super) const MODERN_VERSION: &str = "2026-07-28";

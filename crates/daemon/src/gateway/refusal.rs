@@ -1,4 +1,5 @@
-//! Makes errors for clients: JSON-RPC codes, messages, and the corresponding HTTP status.
+//! Makes errors for clients: JSON-RPC codes, messages, and the corresponding HTTP status. Some differ with the era of
+//! the client: 2026-07-28 (modern), or 2025-11-25 and older (legacy).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Relays the questions of servers, and approvals, to the client whose call caused them.
+//! Relays the questions of servers to the client whose call caused them, and asks the client to approve its calls.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Serves a client over newline-delimited JSON. The client may speak either era (2026-07-28, or 2025-11-25 and older),
-//! or both in turn.
+//! Serves a client of the gateway (one MCP server in front of all others) over newline-delimited JSON. The client may
+//! speak either era (2026-07-28, or 2025-11-25 and older), or both in turn.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Standing answers: what users allowed for more than one call.
+//! The form in which standing answers are shown: answers of users that allow more than one call.
 
 use chrono::DateTime;
 use serde::Serialize;

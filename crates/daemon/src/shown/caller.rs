@@ -1,4 +1,4 @@
-//! Shows who wants a call.
+//! The form in which the API shows who wants a call.
 
 use serde::Serialize;
 use toolrack_host::{Caller, text};

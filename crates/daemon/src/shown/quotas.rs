@@ -1,4 +1,4 @@
-//! The use of quotas, in the form that the API and `toolrack --json` share.
+//! The form in which the API and `toolrack --json` show the use of quotas.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Members of a team, their tokens, and the clients that act in their names.
+//! The forms in which members of a team, their tokens, and the clients that act in their names are shown.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
