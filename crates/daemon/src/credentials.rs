@@ -34,8 +34,8 @@ pub struct GivenValue {
     pub at: DateTime<Utc>,
 }
 
-/// The owner of a world (a host with its configuration, questions and events). The owner decides which of the
-/// configured servers the world runs.
+/// The kind of a world (a host with its configuration, questions and events): whose world it is. The kind decides which
+/// of the configured servers the world runs.
 #[derive(Clone, Debug, Default)]
 pub enum WorldKind {
     /// The only user of a machine: all servers.

@@ -64,7 +64,7 @@ pub struct Parts {
     pub environment: Environment,
     /// Stores approvals, conversations and logs. Without a store, no server runs that a project's file configures.
     pub store: Option<Store>,
-    /// The secrets that must not be shown.
+    /// Knows the secrets, and hides them in texts that are shown.
     pub secrets: Arc<Interpolate>,
     /// Stores the secrets of new entries.
     pub vault: Arc<dyn Vault>,
@@ -76,7 +76,7 @@ pub struct Parts {
     pub models: Models,
     /// Signs in to servers.
     pub sign_ins: SignIns,
-    /// The owner of the world. The owner decides which of the configured servers run.
+    /// Whose world it is. The kind decides which of the configured servers run.
     pub kind: WorldKind,
     /// Finds the values that users give to their own servers.
     pub credentials: CredentialsOf,
@@ -160,9 +160,11 @@ pub(crate) struct World {
     pub(crate) load_request: Request,
     pub(crate) environment: Environment,
     pub(crate) store: Option<Store>,
+    /// Knows the secrets, and hides them in texts that are shown.
     pub(crate) secrets: Arc<Interpolate>,
     vault: Arc<dyn Vault>,
     pub(crate) questions: Questions,
+    /// The newest events, for readers of the API.
     pub(crate) log: Arc<EventLog>,
     /// The counts of calls, for metrics.
     pub(crate) tally: Tally,
@@ -193,6 +195,7 @@ pub(crate) struct World {
     pub(crate) daemon_began: Instant,
     /// Cancelled when the world ends: streams, waiting requests and tasks of the world end then.
     pub(crate) ending: CancellationToken,
+    /// The configuration that the host runs, or is about to run.
     loaded: ArcSwap<Loaded>,
     /// Why the current files cannot be used; empty if they can.
     file_problems: ArcSwap<Vec<Problem>>,

@@ -1,4 +1,4 @@
-//! A pending call: a future that runs a call of a tool, with its progress and its questions to the client. It has no
+//! A pending call: a future that runs a call at the host, with its progress and its questions to the client. It has no
 //! task of its own: the task that waits for it polls it, and dropping it cancels the call at the server.
 
 use bytes::Bytes;
