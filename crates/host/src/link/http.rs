@@ -118,9 +118,9 @@ impl Clients {
     }
 }
 
-/// The headers of the session, which change only during the handshake. A request has those of the moment at which it
-/// began: while a slow `headers_helper` or authorizer delays the probe for one era, the handshake may begin to try the
-/// other era.
+/// The headers of the session. They change only during the handshake. Each request uses the headers of the moment at
+/// which it begins: a slow `headers_helper` or authorizer may delay the probe for one era until the handshake already
+/// tries the other era.
 #[derive(Clone, Debug, Default)]
 struct SessionHeaders {
     era: Option<Era>,
@@ -345,8 +345,8 @@ impl HttpTransport {
         }))
     }
 
-    /// Opens the stream on which a legacy server sends its own messages; see `stream`. The receiver resolves after the
-    /// first try.
+    /// Starts a task that keeps the stream open on which a legacy server sends its own messages. The receiver resolves
+    /// after the first try to open the stream.
     pub(crate) fn listen(&self) -> tokio::sync::oneshot::Receiver<()> {
         let (sender, opened) = tokio::sync::oneshot::channel();
         let (transport, stop) = (self.clone(), self.0.inbound.stop.clone());
@@ -382,26 +382,26 @@ impl MessageSink for HttpTransport {
         let transport = self.clone();
         let task = async move {
             let _queue_permit = queue_permit;
-            let delivered = async {
+            let delivery = async {
                 let _post_permit = transport.0.post_permits.acquire().await;
                 transport.notify(message).await
             };
-            let stopped = async {
+            let stop_and_wait = async {
                 transport.0.inbound.stop.cancelled().await;
                 sleep(LAST_POST_TIMEOUT).await;
             };
             tokio::select! {
-                delivered = delivered => if let Err(error) = delivered {
+                result = delivery => if let Err(error) = result {
                     transport.0.inbound.warn(format!("a message could not be delivered: {error}"));
                 },
-                () = stopped => {}
+                () = stop_and_wait => {}
             }
         };
         self.0.inbound.tracker.spawn_on(task, &self.0.runtime);
     }
 }
 
-/// Notifies a legacy server that the caller no longer waits, if this is dropped before the request has its answer. (In
+/// If this is dropped before the request has its answer, notifies a legacy server that the caller no longer waits. (In
 /// the modern era, closing the stream is enough.)
 struct CancelOnDrop<'a> {
     transport: &'a HttpTransport,
@@ -426,7 +426,7 @@ impl Drop for CountedRequest<'_> {
     }
 }
 
-/// What one HTTP request to the endpoint is for.
+/// The purpose of one HTTP request to the endpoint.
 enum Outgoing<'a> {
     /// It carries a message.
     Message {
@@ -488,11 +488,11 @@ impl Endpoint {
         let authorized_by = match &self.helper {
             None => self.sign(&mut headers, &method).await?,
             Some(helper) => {
-                let printed = helper.headers(&self.server_url).await?;
-                for (name, value) in &printed.headers {
+                let helper_headers = helper.headers(&self.server_url).await?;
+                for (name, value) in &helper_headers.headers {
                     headers.insert(name.clone(), value.clone());
                 }
-                AuthorizedBy::Helper(printed)
+                AuthorizedBy::Helper(helper_headers)
             }
         };
         headers.insert(header::ACCEPT, if method == Method::GET { EVENT_STREAM } else { JSON_OR_EVENT_STREAM });
@@ -551,16 +551,18 @@ impl Endpoint {
     }
 }
 
+/// Marks a header as secret, so that `Debug` does not print it.
 fn sensitive(mut value: HeaderValue) -> HeaderValue {
     value.set_sensitive(true);
     value
 }
 
+/// Returns a header as escaped text.
 fn text_header(response: &Response, name: &HeaderName) -> Option<String> {
     response.headers().get(name)?.to_str().ok().map(quote)
 }
 
-/// The kind of a body.
+/// The kind of a body, by its `Content-Type`.
 enum MediaType {
     Json,
     Events,

@@ -24,13 +24,13 @@ impl RateLimiter {
     /// rate is exceeded.
     pub(crate) fn allow(&self) -> Option<u64> {
         let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let counted = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
-            let (began, count) = (second >> 16, second & u64::from(u16::MAX));
+        let update = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
+            let (start, count) = (second >> 16, second & u64::from(u16::MAX));
             // Another thread may have begun a new second after this thread read the clock, so `now` may be earlier.
-            let (began, count) = if now.saturating_sub(began) >= 1_000 { (now, 0) } else { (began, count) };
-            (count < u64::from(self.per_second)).then_some(began << 16 | (count + 1))
+            let (start, count) = if now.saturating_sub(start) >= 1_000 { (now, 0) } else { (start, count) };
+            (count < u64::from(self.per_second)).then_some(start << 16 | (count + 1))
         });
-        if counted.is_err() {
+        if update.is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return None;
         }

@@ -19,7 +19,7 @@ use memchr::{memchr, memchr2, memmem};
 
 use crate::{canonical::integer_of, link::framing::envelope::Id};
 
-/// How many bytes of a string or number are kept: enough for every member name of JSON-RPC and every reasonable id.
+/// How many bytes of a string or number are stored: enough for every member name of JSON-RPC and every reasonable id.
 const TOKEN_LIMIT: usize = 256;
 
 /// The name of the member that holds the id, with its quotes.
@@ -38,7 +38,8 @@ pub(crate) struct Salvaged {
 }
 
 impl Salvaged {
-    /// Returns the id of our request that the message probably answers; `None` if it is probably no answer.
+    /// Returns the id of the host's request that the message probably answers; `None` if the message is probably no
+    /// answer.
     pub(crate) fn answered_request(&self) -> Option<i64> {
         self.id.as_ref().filter(|_| self.is_answer)?.number()
     }
@@ -54,11 +55,12 @@ pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
 
 /// Applies rule 2: searches for members anywhere, even inside strings.
 fn guess(bytes: &[u8], salvaged: Salvaged) -> Salvaged {
-    let has = |member: &[u8]| memmem::find(bytes, member).is_some();
+    let contains = |member: &[u8]| memmem::find(bytes, member).is_some();
     Salvaged {
-        id: memmem::rfind_iter(bytes, ID_MEMBER).find_map(|at| id_after(bytes.get(at + ID_MEMBER.len()..)?)),
+        id: memmem::rfind_iter(bytes, ID_MEMBER).find_map(|start| id_after(bytes.get(start + ID_MEMBER.len()..)?)),
         is_certain: false,
-        is_answer: salvaged.is_answer || (!has(b"\"method\"") && (has(b"\"result\"") || has(b"\"error\""))),
+        is_answer: salvaged.is_answer
+            || (!contains(b"\"method\"") && (contains(b"\"result\"") || contains(b"\"error\""))),
     }
 }
 
@@ -71,11 +73,11 @@ fn id_after(bytes: &[u8]) -> Option<Id> {
         Some(string) => memchr(b'"', string)? + 2,
         None => value.iter().position(|byte| !is_number_byte(*byte))?,
     };
-    id(value.get(..end)?)
+    parse_id(value.get(..end)?)
 }
 
 /// Parses a JSON value as an id, if it is one.
-pub(super) fn id(value: &[u8]) -> Option<Id> {
+pub(super) fn parse_id(value: &[u8]) -> Option<Id> {
     match value {
         [b'"', text @ .., b'"'] => string_id(text),
         digits => number_id(digits),
@@ -182,8 +184,8 @@ impl Scanner {
     }
 
     fn read_string<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let at = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
-        let (piece, rest) = bytes.split_at(at);
+        let end = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
+        let (piece, rest) = bytes.split_at(end);
         self.token.push(piece);
         let [byte, rest @ ..] = rest else { return rest };
         if *byte == b'\\' {
@@ -211,10 +213,10 @@ impl Scanner {
     /// Reads a number. It ends at the first byte that cannot belong to it, so a number that is cut off never counts as
     /// complete.
     fn read_number<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let at = bytes.iter().position(|byte| !is_number_byte(*byte));
-        let (piece, rest) = bytes.split_at(at.unwrap_or(bytes.len()));
+        let end = bytes.iter().position(|byte| !is_number_byte(*byte));
+        let (piece, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
         self.token.push(piece);
-        if at.is_some() {
+        if end.is_some() {
             self.position = Position::BetweenTokens;
             self.is_id_value = false;
             self.note_id(self.token.bytes().and_then(number_id));
