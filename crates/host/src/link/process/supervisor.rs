@@ -22,7 +22,7 @@ const LAST_RESERVED_FD: i32 = toolrack_supervisor::protocol::REPORTS_FD;
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     program: PathBuf,
-    /// The file of `program`, if `program` names a descriptor.
+    /// Keeps the descriptor open that `program` names, if it names one.
     _file: Option<Arc<File>>,
 }
 
@@ -46,8 +46,8 @@ impl Supervisor {
         // open until the end of the loop, so that the next clone is higher.
         let mut low_files = Vec::new();
         while file.as_raw_fd() <= LAST_RESERVED_FD {
-            let higher = file.try_clone()?;
-            low_files.push(std::mem::replace(&mut file, higher));
+            let higher_file = file.try_clone()?;
+            low_files.push(std::mem::replace(&mut file, higher_file));
         }
         Ok(Self { program: format!("/proc/self/fd/{}", file.as_raw_fd()).into(), _file: Some(Arc::new(file)) })
     }

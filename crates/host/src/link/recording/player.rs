@@ -60,7 +60,7 @@ impl Player {
         match peek(&answer) {
             Ok(Envelope::Response { outcome, .. }) => into_answer(&answer, outcome),
             Ok(_) => Err(LinkError::protocol("the recording has a message of another kind where the answer should be")),
-            Err(bad) => Err(LinkError::unparsable(bad.to_string())),
+            Err(bad_message) => Err(LinkError::unparsable(bad_message.to_string())),
         }
     }
 

@@ -83,8 +83,8 @@ impl Recorder {
             Direction::Sent => "sent",
             Direction::Received => "received",
         };
-        let use_z = true;
-        let at = Utc::now().to_rfc3339_opts(SecondsFormat::Millis, use_z);
+        let utc_as_z = true;
+        let at = Utc::now().to_rfc3339_opts(SecondsFormat::Millis, utc_as_z);
         let Some(message) = self.concealed(bytes) else { return };
         let line = Line { at, server: server.as_str(), direction, message };
         let Ok(mut line) = serde_json::to_vec(&line) else { return };
