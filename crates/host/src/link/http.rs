@@ -136,7 +136,7 @@ struct Endpoint {
     client: Client,
     /// The URL of all requests.
     url: Url,
-    /// The URL in the server's configuration, which identifies the server. It differs from `url` for the second endpoint
+    /// The URL in the server's configuration. It identifies the server, and differs from `url` for the second endpoint
     /// of HTTP+SSE.
     server_url: Url,
     server: ServerName,
