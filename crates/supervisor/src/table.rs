@@ -192,7 +192,14 @@ mod tests {
     const LINE: &str = "77 (x) S 5 77 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 9001 2 3";
 
     fn process(pid: i32, parent: i32, session: i32) -> Process {
-        Process { id: Identity { pid, started: 1 }, parent, group: session, session, is_zombie: false, is_dying: false }
+        Process {
+            id: Identity { pid, start_time: 1 },
+            parent,
+            group: session,
+            session,
+            is_zombie: false,
+            is_dying: false,
+        }
     }
 
     fn pids(found: &[Process]) -> Vec<i32> {
@@ -205,7 +212,7 @@ mod tests {
             let line = LINE.replacen("(x)", &format!("({name})"), 1);
             let read = Process::parse(77, line.as_bytes());
             let expected = Process {
-                id: Identity { pid: 77, started: 9001 },
+                id: Identity { pid: 77, start_time: 9001 },
                 parent: 5,
                 group: 77,
                 session: 3,
