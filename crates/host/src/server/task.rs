@@ -317,7 +317,7 @@ impl Task {
         };
         match list_result {
             Ok(mut listed) => {
-                if let (Some(memory), Some(raw_list)) = (&self.context.memory, listed.kept.take()) {
+                if let (Some(memory), Some(raw_list)) = (&self.context.memory, listed.bytes_to_store.take()) {
                     memory.remember_tools(&self.spec.fingerprint(), raw_list).await;
                 }
                 let fresh_for = listed.fresh_for;

@@ -29,8 +29,8 @@ struct StoredList<'a> {
 }
 
 impl Listed {
-    /// Restores a list from the bytes of [`Listed::kept`], without a connection. Returns `None` if the bytes have
-    /// another form.
+    /// Restores a list from the bytes of [`Listed::bytes_to_store`], without a connection. Returns `None` if the bytes
+    /// have another form.
     pub(crate) fn from_stored(stored: &[u8], limits: &Limits) -> Option<Self> {
         let stored: StoredList<'_> = serde_json::from_slice(stored).ok()?;
         let mut tool_list = Self::default();
@@ -59,7 +59,7 @@ impl Listed {
 
 impl Link {
     /// Lists all tools. A tool that cannot be parsed is listed as unusable, and does not affect the others. If
-    /// `keep_raw` is set, stores the raw list in [`Listed::kept`].
+    /// `keep_raw` is set, stores the raw list in [`Listed::bytes_to_store`].
     pub(crate) async fn list_tools(&self, keep_raw: bool) -> Result<Listed, LinkError> {
         let mut listed = Listed::default();
         let declares_tools = self.session().capabilities.tools.is_some();
@@ -87,7 +87,7 @@ impl Link {
         listed.fresh_for = fresh_for.unwrap_or_default();
         let stored_list = keep_raw
             .then(|| StoredList { headers: needs_headers, tools: raw_tools.iter().map(|raw| &**raw).collect() });
-        listed.kept = stored_list.and_then(|list| serde_json::to_vec(&list).ok()).map(Bytes::from);
+        listed.bytes_to_store = stored_list.and_then(|list| serde_json::to_vec(&list).ok()).map(Bytes::from);
         Ok(listed)
     }
 
