@@ -62,7 +62,7 @@ use self::{
     channel::Channel,
     duplex::{Duplex, Streams},
     http::{HttpPlan, HttpTransport},
-    inbound::{Closed, Events, Inbound, MAX_MESSAGES_PER_SECOND},
+    inbound::{ConnectionEnd, Events, Inbound, MAX_MESSAGES_PER_SECOND},
     process::Process,
 };
 use crate::{
@@ -122,7 +122,7 @@ pub(crate) struct Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.link.0.channel.closed.close(LinkError::Stopped);
+        self.link.0.channel.connection_end.close(LinkError::Stopped);
         self.stop.cancel();
     }
 }
@@ -131,7 +131,7 @@ impl Connection {
     /// Ends the connection gracefully: closes the child's stdin, or ends the session at the server. Returns when all
     /// parts of the connection have ended, after a few seconds at most.
     pub(crate) async fn shutdown(mut self) {
-        self.link.0.channel.closed.close(LinkError::Stopped);
+        self.link.0.channel.connection_end.close(LinkError::Stopped);
         if let LinkTransport::Http(http) = &self.link.0.channel.transport {
             http.end_session().await;
         }
@@ -182,11 +182,11 @@ impl Link {
 
     /// Waits for the end of the connection and returns the reason.
     pub(crate) async fn closed(&self) -> LinkError {
-        self.0.channel.closed.wait().await
+        self.0.channel.connection_end.wait().await
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.0.channel.closed.is_closed()
+        self.0.channel.connection_end.is_closed()
     }
 
     /// Waits until the server reports that its tools have changed.
@@ -375,12 +375,12 @@ impl Attempt<'_> {
         let inbound = Inbound::new(self.name.clone(), parts);
         inbound.set_watched_resources(self.connector.watched.clone());
         started_parts.inbound = Some(inbound.clone());
-        let closed = Arc::<Closed>::default();
-        let (transport, child) = self.open(&inbound, &closed, started_parts).await?;
+        let connection_end = Arc::<ConnectionEnd>::default();
+        let (transport, child) = self.open(&inbound, &connection_end, started_parts).await?;
         // For a server over HTTP, `open` has already set a page guard, and this call does nothing. Any other server is
         // a program on this machine, which could open any page itself.
         inbound.set_page_guard(self.connector.egress.guard_for_local_programs());
-        let channel = Channel::new(transport, inbound, closed);
+        let channel = Channel::new(transport, inbound, connection_end);
         let settings = HandshakeSettings {
             client: &self.connector.client,
             abilities: self.connector.asker.abilities(),
@@ -428,7 +428,7 @@ impl Attempt<'_> {
     async fn open(
         &self,
         inbound: &Arc<Inbound>,
-        closed: &Arc<Closed>,
+        connection_end: &Arc<ConnectionEnd>,
         started_parts: &mut StartedParts,
     ) -> Result<(LinkTransport, Option<ChildHandle>), LinkError> {
         if let Some(recording) = &self.connector.recording {
@@ -436,13 +436,13 @@ impl Attempt<'_> {
         }
         let bounds = Bounds::of(&self.spec.limits);
         match &self.spec.transport {
-            Transport::Stdio(stdio) => self.start_child(stdio, inbound, closed, started_parts).await,
+            Transport::Stdio(stdio) => self.start_child(stdio, inbound, connection_end, started_parts).await,
             Transport::Http(http) => {
-                let http = HttpTransport::new(&self.http_plan(http), inbound, closed).await?;
+                let http = HttpTransport::new(&self.http_plan(http), inbound, connection_end).await?;
                 Ok((LinkTransport::Http(http), None))
             }
             Transport::Sse(http) => {
-                let duplex = legacy_sse::open(&self.http_plan(http), inbound, closed).await?;
+                let duplex = legacy_sse::open(&self.http_plan(http), inbound, connection_end).await?;
                 Ok((LinkTransport::Duplex(duplex), None))
             }
             Transport::Native(native) => {
@@ -453,7 +453,7 @@ impl Attempt<'_> {
                 });
                 let (reader, writer) = split(io);
                 let streams = Streams { reader, writer, process: None, bounds };
-                Ok((LinkTransport::Duplex(Duplex::start(streams, inbound, closed)), None))
+                Ok((LinkTransport::Duplex(Duplex::start(streams, inbound, connection_end)), None))
             }
         }
     }
@@ -476,7 +476,7 @@ impl Attempt<'_> {
         &self,
         stdio: &Stdio,
         inbound: &Arc<Inbound>,
-        closed: &Arc<Closed>,
+        connection_end: &Arc<ConnectionEnd>,
         started_parts: &mut StartedParts,
     ) -> Result<(LinkTransport, Option<ChildHandle>), LinkError> {
         let plan = self.connector.resolver.stdio(self.name, stdio).await.map_err(LinkError::Resolve)?;
@@ -501,6 +501,6 @@ impl Attempt<'_> {
             process: Some(process),
             bounds: Bounds::of(&self.spec.limits),
         };
-        Ok((LinkTransport::Duplex(Duplex::start(streams, inbound, closed)), Some(child.handle)))
+        Ok((LinkTransport::Duplex(Duplex::start(streams, inbound, connection_end)), Some(child.handle)))
     }
 }

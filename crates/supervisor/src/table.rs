@@ -178,8 +178,8 @@ fn descendants(table: &[Process], is_root: impl Fn(&Process) -> bool) -> Vec<Pro
     let mut level: Vec<Process> = table.iter().copied().filter(is_root).collect();
     while !level.is_empty() {
         level.retain(|process| seen_ids.insert(process.id));
-        let next = level.iter().filter_map(|process| children.get(&process.id.pid)).flatten().copied().collect();
-        descendants.extend(std::mem::replace(&mut level, next));
+        let next_level = level.iter().filter_map(|process| children.get(&process.id.pid)).flatten().copied().collect();
+        descendants.extend(std::mem::replace(&mut level, next_level));
     }
     descendants.retain(|process| !process.is_zombie);
     descendants

@@ -119,9 +119,9 @@ impl CallContext {
     pub(super) async fn confirm(
         &self,
         running: &mut RunningCall<'_>,
-        unconfirmed: UnconfirmedCall<'_>,
+        unconfirmed_call: UnconfirmedCall<'_>,
     ) -> Result<Map<String, Value>, CallError> {
-        let UnconfirmedCall { call, server, asker, ref why, lasting } = unconfirmed;
+        let UnconfirmedCall { call, server, asker, ref why, lasting } = unconfirmed_call;
         let fingerprint = server.spec.fingerprint();
         if lasting && let Some(answer) = self.recall(running.tool, &fingerprint, call.caller.principal()).await {
             running.record_decision(Decision::Remembered, answer);
@@ -138,7 +138,7 @@ impl CallContext {
             let why = format!("it needs the approval of a user ({why}), and no user can be asked");
             return Err(running.refuse(Decision::CannotAsk, why));
         }
-        let arguments = self.ask(running, unconfirmed, fingerprint).await?;
+        let arguments = self.ask(running, unconfirmed_call, fingerprint).await?;
         if server.still_has(running.tool) {
             return Ok(arguments);
         }

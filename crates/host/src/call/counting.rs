@@ -17,8 +17,8 @@ const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Counts what each caller uses, and refuses what goes beyond a quota. Must not block.
 ///
-/// The host asks this before it sends a call, after the gate (and a user, where the gate requires one) has allowed the
-/// call. Calls that the gate or the user refuses do not count.
+/// The host asks this before it sends a call, after the gate has allowed the call. (The gate decides whether a call may
+/// run, or leaves that to a user.) Calls that the gate or the user refuses do not count.
 pub trait Quotas: Send + Sync {
     /// Begins `work` of `caller`.
     ///

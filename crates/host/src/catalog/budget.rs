@@ -59,9 +59,9 @@ impl Catalog {
     /// build their definitions.
     #[must_use]
     pub fn offer(&self, budget: &Budget, selection: &Selection) -> Offer {
-        let selected = self.tools().filter(|tool| selection.has(tool));
-        let (tools, tokens) =
-            selected.fold((0, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens())));
+        let selected_tools = self.tools().filter(|tool| selection.has(tool));
+        let (tools, tokens) = selected_tools
+            .fold((0, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens())));
         budget.offer(tools, tokens)
     }
 }

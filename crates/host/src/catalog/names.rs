@@ -370,7 +370,9 @@ impl Form<'_> {
         };
         if !ends_like_suffix(name) {
             let parts = name.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)?.split_once(separator));
-            return parts.is_some_and(|(before, after)| server == if first == Part::Server { before } else { after });
+            return parts.is_some_and(|(first_part, second_part)| {
+                server == if first == Part::Server { first_part } else { second_part }
+            });
         }
         let stem = name.rsplit_once('_').map_or(name, |(stem, _)| stem);
         let beginning = match first {

@@ -16,7 +16,7 @@ use crate::link::{
     error::LinkError,
     framing::envelope::{MAX_DEPTH, Reason, depth_exceeds},
     http::HttpTransport,
-    inbound::{Closed, Inbound, OpenRequest, RegisteredRequest},
+    inbound::{ConnectionEnd, Inbound, OpenRequest, RegisteredRequest},
     message::{OutgoingRequest, RawAnswer},
     recording::Player,
 };
@@ -59,7 +59,7 @@ impl LinkTransport {
 pub(crate) struct Channel {
     pub(crate) transport: LinkTransport,
     pub(crate) inbound: Arc<Inbound>,
-    pub(crate) closed: Arc<Closed>,
+    pub(crate) connection_end: Arc<ConnectionEnd>,
     next_id: AtomicI64,
 }
 
@@ -89,8 +89,8 @@ impl<'a, P: Serialize> NewRequest<'a, P> {
 }
 
 impl Channel {
-    pub(crate) fn new(transport: LinkTransport, inbound: Arc<Inbound>, closed: Arc<Closed>) -> Self {
-        Self { transport, inbound, closed, next_id: AtomicI64::new(1) }
+    pub(crate) fn new(transport: LinkTransport, inbound: Arc<Inbound>, connection_end: Arc<ConnectionEnd>) -> Self {
+        Self { transport, inbound, connection_end, next_id: AtomicI64::new(1) }
     }
 
     /// Sends a request and waits for its answer, or for the end of the connection. Sets no time-out; dropping the
@@ -176,17 +176,17 @@ impl Channel {
             cancellable: request.cancellable,
         };
         // The `select!` below looks at the transport first, and would still send the request.
-        if self.closed.is_closed() {
-            return Err(self.closed.reason());
+        if self.connection_end.is_closed() {
+            return Err(self.connection_end.reason());
         }
         tokio::select! {
             biased;
             answer = self.transport.exchange(outgoing) => match answer {
-                // The transport only knows that the connection ended; `closed` knows the reason.
-                Err(LinkError::Stopped) => Err(self.closed.wait().await.for_requests_under_way()),
+                // The transport only knows that the connection ended; `connection_end` knows the reason.
+                Err(LinkError::Stopped) => Err(self.connection_end.wait().await.for_requests_under_way()),
                 answer => answer,
             },
-            reason = self.closed.wait() => Err(reason.for_requests_under_way()),
+            reason = self.connection_end.wait() => Err(reason.for_requests_under_way()),
         }
     }
 

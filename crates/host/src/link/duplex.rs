@@ -25,7 +25,7 @@ use crate::link::{
         envelope::{self, BadMessage, Envelope},
         lines::{Line, Lines},
     },
-    inbound::{Closed, Inbound, MessageSink},
+    inbound::{ConnectionEnd, Inbound, MessageSink},
     message::{self, OutgoingRequest, RawAnswer, into_answer, parse_rpc_error},
     process::{Process, child::Exit},
 };
@@ -166,15 +166,19 @@ pub(crate) struct Streams<R, W> {
 
 impl Duplex {
     /// Starts the reader and the writer on the connection's tracker. Both end with `inbound.stop` or when the other
-    /// side has closed; `closed` then has the reason.
-    pub(crate) fn start<R, W>(streams: Streams<R, W>, inbound: &Arc<Inbound>, closed: &Arc<Closed>) -> Self
+    /// side has closed; `connection_end` then has the reason.
+    pub(crate) fn start<R, W>(
+        streams: Streams<R, W>,
+        inbound: &Arc<Inbound>,
+        connection_end: &Arc<ConnectionEnd>,
+    ) -> Self
     where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
         let duplex = Self::with_queue(queue, Arc::default());
-        let (stop, closed_by_writer, process) = (inbound.stop.clone(), closed.clone(), streams.process.clone());
+        let (stop, closed_by_writer, process) = (inbound.stop.clone(), connection_end.clone(), streams.process.clone());
         let writer_inbound = inbound.clone();
         inbound.tracker.spawn(async move {
             let writer = async {
@@ -197,12 +201,12 @@ impl Duplex {
                 inbound: inbound.clone(),
             },
         };
-        let (stop, closed) = (inbound.stop.clone(), closed.clone());
+        let (stop, connection_end) = (inbound.stop.clone(), connection_end.clone());
         inbound.tracker.spawn(async move {
             // When this task ends, fail all waiting requests.
-            let _close_guard = closed.close_on_drop();
+            let _close_guard = connection_end.close_on_drop();
             let reason = stop.run_until_cancelled(reader.run()).await;
-            closed.close(reason.unwrap_or(LinkError::Stopped));
+            connection_end.close(reason.unwrap_or(LinkError::Stopped));
         });
         duplex
     }
@@ -270,19 +274,19 @@ enum WriteEnd {
 
 /// Closes the connection if the other side still runs but no longer reads. If the other side has ended, the reader
 /// closes the connection.
-async fn handle_write_end(end: WriteEnd, process: Option<Process>, closed: &Closed) {
+async fn handle_write_end(end: WriteEnd, process: Option<Process>, connection_end: &ConnectionEnd) {
     match end {
         WriteEnd::Done => {}
-        WriteEnd::Stalled => closed.close(LinkError::stalled(WRITE_STALL)),
+        WriteEnd::Stalled => connection_end.close(LinkError::stalled(WRITE_STALL)),
         // Usually the other side has ended. Wait for the reader to notice that, because it can explain the end better.
         // The reader notices nothing if the other side has closed only its input.
         WriteEnd::InputClosed => {
-            if timeout(EXIT_TIMEOUT, closed.wait()).await.is_err() {
+            if timeout(EXIT_TIMEOUT, connection_end.wait()).await.is_err() {
                 let reason = LinkError::Closed {
                     why: "it closed its input".into(),
                     stderr: last_stderr(process.as_ref()).await,
                 };
-                closed.close(reason);
+                connection_end.close(reason);
             }
         }
     }

@@ -59,32 +59,32 @@ pub fn framer(data: &[u8]) {
 
 /// The framer's result for one line, without the parts that depend on how the stream was cut.
 #[derive(Debug, PartialEq, Eq)]
-enum Framed {
+enum FramedLine {
     Full(Vec<u8>),
     TooLong(u64),
     Cut(u64),
 }
 
-fn framed_line(line: Line) -> Option<Framed> {
+fn framed_line(line: Line) -> Option<FramedLine> {
     match line {
-        Line::Full(line) => Some(Framed::Full(line.to_vec())),
-        Line::TooLong { bytes, .. } => Some(Framed::TooLong(bytes)),
+        Line::Full(line) => Some(FramedLine::Full(line.to_vec())),
+        Line::TooLong { bytes, .. } => Some(FramedLine::TooLong(bytes)),
         // Whether a line is reported as endless before it ends depends on the size of the reads.
         Line::Endless { .. } => None,
-        Line::Cut { bytes } => Some(Framed::Cut(bytes)),
+        Line::Cut { bytes } => Some(FramedLine::Cut(bytes)),
     }
 }
 
 /// Returns the lines that the framer must find, by a plain split of the whole stream.
-fn expected_lines(stream: &[u8], limit: usize) -> Vec<Framed> {
+fn expected_lines(stream: &[u8], limit: usize) -> Vec<FramedLine> {
     let line_of = |(index, piece): (usize, &[u8])| {
-        let Some(line) = piece.strip_suffix(b"\n") else { return Some(Framed::Cut(piece.len() as u64)) };
+        let Some(line) = piece.strip_suffix(b"\n") else { return Some(FramedLine::Cut(piece.len() as u64)) };
         if line.len() > limit {
-            return Some(Framed::TooLong(line.len() as u64));
+            return Some(FramedLine::TooLong(line.len() as u64));
         }
         let line = line.strip_prefix(BOM).filter(|_| index == 0).unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        (!line.trim_ascii().is_empty()).then(|| Framed::Full(line.to_vec()))
+        (!line.trim_ascii().is_empty()).then(|| FramedLine::Full(line.to_vec()))
     };
     stream.split_inclusive(|byte| *byte == b'\n').enumerate().filter_map(line_of).collect()
 }

@@ -47,7 +47,7 @@ use crate::{
     link::{
         bounds::Bounds,
         error::LinkError,
-        inbound::{Closed, Inbound, MessageSink},
+        inbound::{ConnectionEnd, Inbound, MessageSink},
         message::{OutgoingRequest, RawAnswer, cancelled_notification},
         process::child::Supervisor,
     },
@@ -148,7 +148,7 @@ struct Endpoint {
     bounds: Bounds,
     session_headers: ArcSwap<SessionHeaders>,
     inbound: Arc<Inbound>,
-    closed: Arc<Closed>,
+    connection_end: Arc<ConnectionEnd>,
     /// The number of requests that wait for their answers. Subscriptions do not count.
     requests_under_way: AtomicUsize,
     /// One permit for each answer or cancellation that may be posted at once.
@@ -204,7 +204,7 @@ impl HttpTransport {
     pub(crate) async fn new(
         plan: &HttpPlan<'_>,
         inbound: &Arc<Inbound>,
-        closed: &Arc<Closed>,
+        connection_end: &Arc<ConnectionEnd>,
     ) -> Result<Self, LinkError> {
         let url = endpoint_url(plan).await?;
         inbound.set_page_guard(plan.egress.guard_for_server(&url));
@@ -229,7 +229,7 @@ impl HttpTransport {
             bounds: plan.bounds,
             session_headers: ArcSwap::default(),
             inbound: inbound.clone(),
-            closed: closed.clone(),
+            connection_end: connection_end.clone(),
             requests_under_way: AtomicUsize::new(0),
             post_permits: Arc::new(Semaphore::new(MAX_POSTS)),
             queue_permits: Arc::new(Semaphore::new(MAX_QUEUED_POSTS)),
@@ -272,7 +272,7 @@ impl HttpTransport {
     /// Ends the connection if this error requires it.
     fn close_if_required(&self, error: &LinkError) {
         if error.ends_the_connection(self.0.requests_under_way.load(Ordering::Acquire) > 0) {
-            self.0.closed.close(error.clone());
+            self.0.connection_end.close(error.clone());
         }
     }
 
@@ -337,7 +337,7 @@ impl HttpTransport {
             bounds: self.0.bounds,
             session_headers: ArcSwap::default(),
             inbound: self.0.inbound.clone(),
-            closed: self.0.closed.clone(),
+            connection_end: self.0.connection_end.clone(),
             requests_under_way: AtomicUsize::new(0),
             post_permits: self.0.post_permits.clone(),
             queue_permits: self.0.queue_permits.clone(),

@@ -35,7 +35,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use changed::ToolsChanged;
-pub(crate) use closed::Closed;
+pub(crate) use closed::ConnectionEnd;
 use noise::Noise;
 use question::Question;
 
@@ -345,10 +345,10 @@ impl Inbound {
             #[serde(default, rename = "resourceSubscriptions")]
             resources: Vec<String>,
         }
-        let acknowledged = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
-        let waiting_sender = acknowledged.and_then(|acknowledged| {
-            let sender = self.state.lock().acknowledgement_senders.remove(&acknowledged.meta.id)?;
-            Some((sender, acknowledged.notifications.resources))
+        let acknowledgement = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
+        let waiting_sender = acknowledgement.and_then(|acknowledgement| {
+            let sender = self.state.lock().acknowledgement_senders.remove(&acknowledgement.meta.id)?;
+            Some((sender, acknowledgement.notifications.resources))
         });
         match waiting_sender {
             // Sending fails if the caller has stopped waiting. The request is then about to be dropped.
@@ -458,13 +458,13 @@ impl Inbound {
 
     /// Returns whether the rate allows another log message or warning. Reports how many messages were dropped before.
     fn allow_message(&self) -> bool {
-        let Some(dropped) = self.message_rate.allow() else {
+        let Some(dropped_count) = self.message_rate.allow() else {
             return false;
         };
-        if dropped > 0 {
+        if dropped_count > 0 {
             (self.events)(Event::McpServerWarning {
                 server: self.server.clone(),
-                warning: format!("{dropped} messages were dropped: more than {MAX_MESSAGES_PER_SECOND} a second"),
+                warning: format!("{dropped_count} messages were dropped: more than {MAX_MESSAGES_PER_SECOND} a second"),
             });
         }
         true

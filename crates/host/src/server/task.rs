@@ -263,7 +263,7 @@ impl Task {
 
     /// Lists the tools, publishes them and watches for changes, until the connection ends or is no longer wanted.
     async fn serve(&self, link: &Link) -> ServeEnd {
-        let mut unused = pin!(link.wait_until_unused(self.spec.idle_stop));
+        let mut until_unused = pin!(link.wait_until_unused(self.spec.idle_stop));
         let mut pace = Pace::new();
         // Listen before listing, so that no change in between is lost, and no question of the server arrives before the
         // stream is open.
@@ -285,7 +285,7 @@ impl Task {
                 tokio::select! {
                     error = link.closed() => return Some(ServeEnd::Broken(error)),
                     () = self.round_requested() => return Some(ServeEnd::ReconnectRequested),
-                    () = &mut unused => return Some(ServeEnd::Unused),
+                    () = &mut until_unused => return Some(ServeEnd::Unused),
                     () = async { sleep_until(refresh_at.unwrap_or_else(Instant::now)).await },
                         if refresh_at.is_some() => {}
                     () = link.tools_changed() => {

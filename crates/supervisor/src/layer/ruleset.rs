@@ -1,5 +1,6 @@
 //! Restricts the files and TCP ports of a server in the sandbox with Landlock, a part of Linux with which a process
-//! gives up rights for itself and its descendants.
+//! gives up rights for itself and its descendants. The *confinement* is the set of rights from the server's
+//! configuration.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,4 +1,5 @@
 //! Denies servers in the sandbox dangerous system calls with seccomp, because Landlock restricts only files and ports.
+//! The *confinement* (the rights from the server's configuration) says which calls are allowed nevertheless.
 //!
 //! There are several filters, because a filter can return only one error for the calls that it refuses. The kernel runs
 //! all of them and takes the strictest result. A call of another architecture (a 32-bit call of a 64-bit program) kills

@@ -202,7 +202,7 @@ fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mu
         }
         let mut alternative = convert(alternative, report);
         match alternative.shift_remove("anyOf") {
-            Some(Value::Array(inner)) => converted.extend(inner),
+            Some(Value::Array(nested_alternatives)) => converted.extend(nested_alternatives),
             _ => converted.push(Value::Object(alternative)),
         }
         report.leave();

@@ -45,9 +45,9 @@ impl Resolve for GuardedResolver {
         let guard = self.0.clone();
         Box::pin(async move {
             let addresses = guard.lookup().addresses(name.as_str()).await?;
-            let allowed = guard.allowed_addresses(name.as_str(), addresses)?;
+            let allowed_addresses = guard.allowed_addresses(name.as_str(), addresses)?;
             // The client replaces port 0 by the port of the URL.
-            Ok(Box::new(allowed.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
+            Ok(Box::new(allowed_addresses.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
 }

@@ -200,9 +200,9 @@ impl HelperProgram {
             supervisor: self.supervisor.clone(),
         };
         let on_stderr = None;
-        let started = child::spawn(command, on_stderr, &self.tasks).await;
+        let spawn_result = child::spawn(command, on_stderr, &self.tasks).await;
         // Dropping the handle ends the process and all its descendants.
-        let child = started.map_err(|error| RunError::Program(format!("it cannot be started: {error}")))?;
+        let child = spawn_result.map_err(|error| RunError::Program(format!("it cannot be started: {error}")))?;
         *process = Some(Process::new(&child.handle, child.stderr));
         drop(child.stdin);
         let mut output = Vec::new();
@@ -241,9 +241,9 @@ fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
         serde_json::from_slice(output).map_err(|_| "it did not print a JSON object".to_owned())?;
     let is_timed = json.get("headers").is_some_and(Value::is_object);
     let (header_map, expires_in) = if is_timed {
-        let timed: TimedOutput = serde_json::from_value(Value::Object(json))
+        let timed_output: TimedOutput = serde_json::from_value(Value::Object(json))
             .map_err(|_| "`expires_in` in what it printed is not a number of seconds".to_owned())?;
-        (timed.headers, timed.expires_in)
+        (timed_output.headers, timed_output.expires_in)
     } else {
         (json, None)
     };

@@ -15,7 +15,7 @@ use crate::link::{
     error::LinkError,
     framing::envelope::{self, Envelope},
     http::{EventError, HttpPlan, HttpTransport, endpoint_url},
-    inbound::{Closed, Inbound},
+    inbound::{ConnectionEnd, Inbound},
 };
 
 /// The most concurrent POSTs.
@@ -30,9 +30,9 @@ const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) async fn open(
     plan: &HttpPlan<'_>,
     inbound: &Arc<Inbound>,
-    closed: &Arc<Closed>,
+    connection_end: &Arc<ConnectionEnd>,
 ) -> Result<Duplex, LinkError> {
-    let down = HttpTransport::new(plan, inbound, closed).await?;
+    let down = HttpTransport::new(plan, inbound, connection_end).await?;
     let base = endpoint_url(plan).await?;
     let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
     let duplex = Duplex::with_queue(queue, Arc::default());
@@ -44,13 +44,13 @@ pub(crate) async fn open(
         inbound: inbound.clone(),
     };
     let (endpoint_sender, endpoint_receiver) = oneshot::channel();
-    let (reader, stop, closed_by_reader) = (down.clone(), inbound.stop.clone(), closed.clone());
+    let (reader, stop, closed_by_reader) = (down.clone(), inbound.stop.clone(), connection_end.clone());
     inbound.tracker.spawn(async move {
         let reason = stop.run_until_cancelled(read_stream(&reader, &dispatcher, endpoint_sender)).await;
         closed_by_reader.close(reason.unwrap_or(LinkError::Stopped));
     });
     let Ok(endpoint) = endpoint_receiver.await else {
-        return Err(closed.wait().await);
+        return Err(connection_end.wait().await);
     };
     let up = base
         .join(&endpoint)
@@ -61,7 +61,7 @@ pub(crate) async fn open(
         up: down.for_url(up),
         pending: duplex.pending().clone(),
         inbound: inbound.clone(),
-        closed: closed.clone(),
+        connection_end: connection_end.clone(),
     });
     let stop = inbound.stop.clone();
     inbound.tracker.spawn(async move {
@@ -140,7 +140,7 @@ struct Poster {
     up: HttpTransport,
     pending: Arc<PendingRequests>,
     inbound: Arc<Inbound>,
-    closed: Arc<Closed>,
+    connection_end: Arc<ConnectionEnd>,
 }
 
 impl Poster {
@@ -164,7 +164,7 @@ impl Poster {
             None => self.inbound.warn(format!("a message could not be delivered: {error}")),
         }
         if error.ends_the_connection(self.pending.has_waiting_requests()) {
-            self.closed.close(error);
+            self.connection_end.close(error);
         }
     }
 }

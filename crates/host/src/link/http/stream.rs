@@ -225,7 +225,7 @@ impl HttpTransport {
                     if was_open {
                         self.close_if_required(&error);
                     }
-                    if self.0.closed.is_closed() {
+                    if self.0.connection_end.is_closed() {
                         return;
                     }
                 }

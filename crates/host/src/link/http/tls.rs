@@ -42,8 +42,8 @@ pub(super) fn config() -> Result<ClientConfig, Error> {
 
 /// Reads the certificates. Uses the cryptography that the program has installed, if there is one.
 fn read_certificates() -> Result<ClientConfig, Error> {
-    let installed = CryptoProvider::get_default().cloned();
-    let provider = installed.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
+    let installed_provider = CryptoProvider::get_default().cloned();
+    let provider = installed_provider.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_platform_verifier()?.with_no_client_auth())
 }

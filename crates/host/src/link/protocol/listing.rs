@@ -31,10 +31,10 @@ struct StoredList<'a> {
 impl Listed {
     /// Restores a list from the bytes of [`Listed::bytes_to_store`], without a connection. Returns `None` if the bytes
     /// have another form.
-    pub(crate) fn from_stored(stored: &[u8], limits: &Limits) -> Option<Self> {
-        let stored: StoredList<'_> = serde_json::from_slice(stored).ok()?;
+    pub(crate) fn from_stored(bytes: &[u8], limits: &Limits) -> Option<Self> {
+        let stored_list: StoredList<'_> = serde_json::from_slice(bytes).ok()?;
         let mut tool_list = Self::default();
-        tool_list.add_tools(&stored.tools, stored.headers, limits, &mut HashSet::new());
+        tool_list.add_tools(&stored_list.tools, stored_list.headers, limits, &mut HashSet::new());
         Some(tool_list)
     }
 
@@ -221,8 +221,8 @@ fn item_name(raw: &RawValue) -> String {
     struct Named {
         name: String,
     }
-    let named = serde_json::from_str::<Named>(raw.get());
-    named.map_or_else(|_| "(without a name)".into(), |named| quote(&named.name))
+    let named_item = serde_json::from_str::<Named>(raw.get());
+    named_item.map_or_else(|_| "(without a name)".into(), |named_item| quote(&named_item.name))
 }
 
 #[cfg(test)]

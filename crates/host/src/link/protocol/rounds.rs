@@ -1,7 +1,8 @@
 //! Runs one call to its final answer. On the way there may be input rounds (MCP 2026-07-28: the server answers with
 //! questions, and the host sends the call again with the answers), URL elicitations (2025-11-25, error -32042: the user
 //! opens a page first) and a task (2025-11-25: the server answers later). The call's idle and total time limits cover
-//! all of these. A step that has an answer is not sent again.
+//! all of these. A step that has an answer is not sent again. An *asker* is the part of the program that puts the
+//! questions to a user.
 
 use std::{sync::Arc, time::Duration};
 

@@ -224,10 +224,10 @@ impl Scanner {
         rest
     }
 
-    fn note_id(&mut self, found: Option<Id>) {
-        if found.is_some() {
-            self.is_contradicted |= self.id.is_some() && self.id != found;
-            self.id = found;
+    fn note_id(&mut self, new_id: Option<Id>) {
+        if new_id.is_some() {
+            self.is_contradicted |= self.id.is_some() && self.id != new_id;
+            self.id = new_id;
         }
     }
 }
@@ -256,24 +256,24 @@ fn string_id(text: &[u8]) -> Option<Id> {
 struct Token {
     first_bytes: Vec<u8>,
     /// Whether there were more bytes than [`TOKEN_LIMIT`].
-    overflowed: bool,
+    is_too_long: bool,
 }
 
 impl Token {
     fn clear(&mut self) {
         self.first_bytes.clear();
-        self.overflowed = false;
+        self.is_too_long = false;
     }
 
     fn push(&mut self, bytes: &[u8]) {
         let room = TOKEN_LIMIT - self.first_bytes.len();
-        self.overflowed |= bytes.len() > room;
+        self.is_too_long |= bytes.len() > room;
         self.first_bytes.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
     /// Returns the whole token, unless it was too long to be stored.
     fn bytes(&self) -> Option<&[u8]> {
-        (!self.overflowed).then_some(&self.first_bytes)
+        (!self.is_too_long).then_some(&self.first_bytes)
     }
 }
 

@@ -56,11 +56,11 @@ pub(super) struct Launched {
     pub(super) reports: pipe::Receiver,
 }
 
-/// Starts `supervisor`, which starts `command` with the program and folder of `resolved`. Blocks until the supervisor's
+/// Starts `supervisor`, which starts `command` with the program and folder of `paths`. Blocks until the supervisor's
 /// program runs.
 pub(super) fn launch(
     command: &ChildCommand,
-    resolved: &ResolvedPaths,
+    paths: &ResolvedPaths,
     removal: Option<&Removal>,
     supervisor: &Path,
 ) -> io::Result<Launched> {
@@ -93,7 +93,7 @@ pub(super) fn launch(
         supervisor,
         &actions,
         &clean_signals()?,
-        &arguments(command, resolved, removal)?,
+        &arguments(command, paths, removal)?,
         &environment(&command.env)?,
     )?;
     Ok(Launched { process: Process { pid, is_reaped: false }, streams, orders, reports })
@@ -119,12 +119,12 @@ fn clean_signals() -> Result<PosixSpawnAttr, Errno> {
 
 /// Returns the command line of the supervisor. Its first argument after the program's name is [`MARKER`], with which a
 /// program becomes a supervisor: see [`MARKER`] for the whole form.
-fn arguments(command: &ChildCommand, resolved: &ResolvedPaths, removal: Option<&Removal>) -> io::Result<Vec<CString>> {
-    let first_words = [OsStr::new("toolrack-supervisor"), OsStr::new(MARKER), resolved.cwd.as_os_str()];
+fn arguments(command: &ChildCommand, paths: &ResolvedPaths, removal: Option<&Removal>) -> io::Result<Vec<CString>> {
+    let first_words = [OsStr::new("toolrack-supervisor"), OsStr::new(MARKER), paths.cwd.as_os_str()];
     let mut option_words = command.confinement.as_ref().map(|confinement| confinement.words()).unwrap_or_default();
     option_words.extend(removal.map(Removal::word));
     let option_words = option_words.iter().map(OsString::as_os_str);
-    let program = [OsStr::new("--"), resolved.program.as_os_str()];
+    let program = [OsStr::new("--"), paths.program.as_os_str()];
     let all_words =
         first_words.into_iter().chain(option_words).chain(program).chain(command.args.iter().map(OsString::as_os_str));
     all_words.map(|word| Ok(CString::new(word.as_bytes())?)).collect()

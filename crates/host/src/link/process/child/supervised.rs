@@ -85,12 +85,12 @@ impl Start {
             let mut command = command;
             let container = command.container.take();
             let removal = container.map(|container| container.wrap(&mut command)).transpose()?;
-            let resolved = resolve(&command)?;
-            let launched = launch(&command, &resolved, removal.as_ref(), supervisor.program())
+            let paths = resolve(&command)?;
+            let launched = launch(&command, &paths, removal.as_ref(), supervisor.program())
                 .map_err(|source| launch_error(&supervisor, source))?;
-            Ok((launched, resolved, removal))
+            Ok((launched, paths, removal))
         });
-        let (Launched { process, streams, orders, reports }, resolved, removal) = match launched.await {
+        let (Launched { process, streams, orders, reports }, paths, removal) = match launched.await {
             Ok(parts) => parts,
             Err(error) => {
                 // This fails if the caller no longer waits.
@@ -136,9 +136,9 @@ impl Start {
                 Ok(Some(Report::SpawnFailed(errno)))
                     if is_confined && [Errno::EACCES as i32, Errno::ENOENT as i32].contains(&errno) =>
                 {
-                    unreachable_program_error(&resolved)
+                    unreachable_program_error(&paths)
                 }
-                first_report => start_error(resolved, program, first_report, &stderr),
+                first_report => start_error(paths, program, first_report, &stderr),
             }));
         }
     }
@@ -154,8 +154,8 @@ fn launch_error(supervisor: &Supervisor, source: io::Error) -> SpawnError {
 }
 
 /// Returns the error of a program that exists, but not in its sandbox.
-fn unreachable_program_error(resolved: &ResolvedPaths) -> SpawnError {
-    let program = resolved.program.display();
+fn unreachable_program_error(paths: &ResolvedPaths) -> SpawnError {
+    let program = paths.program.display();
     let why = format!(
         "{program}, or its interpreter, cannot be run in the sandbox; add the folder of its installation to \
          `sandbox.read`"
@@ -166,18 +166,18 @@ fn unreachable_program_error(resolved: &ResolvedPaths) -> SpawnError {
 /// Returns the reason why a supervisor, which has ended, did not start the server. `first_report` is its first report,
 /// if that came in time.
 fn start_error(
-    resolved: ResolvedPaths,
+    paths: ResolvedPaths,
     supervisor: PathBuf,
     first_report: Result<Option<Report>, Elapsed>,
     stderr: &StderrTail,
 ) -> SpawnError {
     match first_report {
-        Ok(Some(Report::SpawnFailed(errno))) => spawn_error(&resolved.program, errno),
+        Ok(Some(Report::SpawnFailed(errno))) => spawn_error(&paths.program, errno),
         Ok(Some(Report::ConfineFailed)) => {
             SpawnError::NotConfined { why: stderr.tail(1).pop().unwrap_or_else(|| "it gives no reason".to_owned()) }
         }
         Ok(Some(Report::FolderFailed(errno))) => {
-            SpawnError::BadCwd { cwd: resolved.cwd, source: io::Error::from_raw_os_error(errno) }
+            SpawnError::BadCwd { cwd: paths.cwd, source: io::Error::from_raw_os_error(errno) }
         }
         Ok(_) => {
             let last_line = stderr.tail(1).pop();
@@ -256,8 +256,8 @@ impl Watch {
     /// Removes the container, as the supervisor would have done.
     async fn remove_container(&mut self) {
         let Some(removal) = self.removal.take() else { return };
-        let removed = spawn_blocking(move || removal.carry_out(ClientEnd::Killed)).await;
-        if !matches!(removed, Ok(true)) {
+        let removal_result = spawn_blocking(move || removal.carry_out(ClientEnd::Killed)).await;
+        if !matches!(removal_result, Ok(true)) {
             tracing::warn!("the container of a server could not be removed; its engine does not answer");
         }
     }

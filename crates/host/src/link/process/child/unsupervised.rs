@@ -56,22 +56,22 @@ pub(super) async fn spawn(
 
 /// Starts the process. Blocking: reads file metadata, forks, and waits for the exec.
 fn launch(command: &ChildCommand) -> Result<(Process, Group), SpawnError> {
-    let resolved = resolve(command)?;
-    let mut process = Command::new(&resolved.program);
+    let paths = resolve(command)?;
+    let mut process = Command::new(&paths.program);
     process
         .args(&command.args)
         .env_clear()
         .envs(command.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(&resolved.cwd)
+        .current_dir(&paths.cwd)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         // 0 makes the process the leader of a new group.
         .process_group(0)
         .kill_on_drop(true);
-    let system_error = |source| SpawnError::System { path: resolved.program.clone(), source };
+    let system_error = |source| SpawnError::System { path: paths.program.clone(), source };
     let process = process.spawn().map_err(|error| match error.raw_os_error() {
-        Some(errno) => spawn_error(&resolved.program, errno),
+        Some(errno) => spawn_error(&paths.program, errno),
         None => system_error(error),
     })?;
     let pid = process.id().and_then(|pid| i32::try_from(pid).ok());
