@@ -1,7 +1,7 @@
 //! Holds the catalog: an immutable, versioned picture of every callable tool. Readers load a catalog without a lock.
 //!
 //! A catalog maps each model-visible name to a server and a tool, so that routing never parses a name. A caller that
-//! keeps a catalog sees the same tools under the same names, even if servers change meanwhile.
+//! holds a catalog sees the same tools under the same names, even if servers change meanwhile.
 
 mod block;
 mod budget;
@@ -284,9 +284,9 @@ impl Catalog {
         self.tool_index.get(&self.tools, name)
     }
 
-    /// Returns tool definitions in a provider's format, ordered by name. The first use of a kind makes the block (a few
-    /// microseconds for each tool, more for large schemas), and the catalog keeps up to 16 kinds; later callers share
-    /// it without a copy.
+    /// Returns tool definitions in a provider's format, ordered by name. The first use of a kind makes the block, which
+    /// takes a few microseconds for each tool, and more for large schemas. The catalog caches the blocks of up to 16
+    /// kinds; later callers share them without a copy.
     ///
     /// A tool that has not changed since an earlier catalog keeps its cleaned schema. If no selected tool has changed,
     /// the bytes are the same.

@@ -37,7 +37,7 @@ pub(crate) struct Snapshot {
     pub(crate) state: State,
     /// The link to the server while it is connected.
     pub(crate) link: Option<Link>,
-    /// The tools as last listed; kept while the server reconnects.
+    /// The tools of the last list; they stay while the server reconnects.
     pub(crate) tools: Arc<ToolSet>,
     /// The result of the last handshake: the MCP version, the capabilities and the server's description of itself.
     pub(crate) session: Option<Arc<Session>>,

@@ -93,7 +93,7 @@ impl Removal {
     /// removing fails for a container that removes itself meanwhile, and in some versions for one that does not exist.
     ///
     /// After [`ClientEnd::Killed`], a container that is not listed is looked for once more. After
-    /// [`ClientEnd::EngineFailed`], an engine that does not answer does not run, and the container counts as gone.
+    /// [`ClientEnd::EngineFailed`], silence of the engine means that it does not run, so the container counts as gone.
     #[must_use]
     pub fn carry_out(&self, end: ClientEnd) -> bool {
         let deadline = Instant::now() + REMOVAL_LIMIT;

@@ -50,7 +50,7 @@ impl Command<'_> {
     pub(crate) fn grants(&self, is_in_namespaces: bool) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();
-        // Leaves out a path that does not exist or must not be followed.
+        // Adds only paths that exist and may be followed.
         let mut add = |opened_path: Result<OpenedPath, PathError>, permission: Permission| {
             grants.extend(opened_path.ok().map(|opened_path| Grant { opened_path, permission }));
         };

@@ -25,7 +25,7 @@ const MAX_ATTEMPTS: usize = 5;
 /// How many bytes of a command line to read: enough for the program and its first argument.
 const MAX_COMMAND_LINE_BYTES: u64 = 16 * 1024;
 
-/// Where a process comes from.
+/// The origin of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lineage {
     /// None of its ancestors is a supervisor.

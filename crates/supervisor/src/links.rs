@@ -87,7 +87,7 @@ pub fn first_untrusted_link(path: &Path) -> Option<PathBuf> {
     let mut untrusted_link = None;
     // An error ends the search: nothing can be reached behind that path.
     let _ = walk(path, |next_path| {
-        // Do not follow a path that is not a link, or a link that cannot be read.
+        // A path without a readable target is no link to follow.
         let Ok(target) = next_path.read_link() else { return Ok(None) };
         let folder = next_path.parent().unwrap_or(next_path).metadata()?;
         if is_untrusted_link(next_path, folder.uid(), folder.mode()) {

@@ -3,11 +3,10 @@
 //!
 //! Such a process may have left its group, its session and its parent, and may have changed its name and its
 //! environment. But it has inherited its resource limits. The mark is the hard limit `RLIMIT_RTTIME`, which is
-//! otherwise unlimited: the supervisor sets it to a number that holds its own process id and the low bits of its start
-//! time, and that is so high that it limits nothing. This needs no record on disk, which could be wrong: the processes
-//! that were left behind are exactly those with the mark of a supervisor that no longer exists. A process can only
-//! remove the mark by lowering the limit, and the system call filter (`layer/seccomp`) forbids that to confined
-//! servers.
+//! otherwise unlimited. The supervisor sets it to a number with its own process id and the low bits of its start time.
+//! The number is so high that it limits nothing. This needs no record on disk, which could be wrong: the processes that
+//! were left behind are exactly those with the mark of a supervisor that no longer exists. A process can only remove
+//! the mark by lowering the limit, and the system call filter (`layer/seccomp`) forbids that to confined servers.
 
 #![expect(clippy::disallowed_methods, reason = "the process table is a folder of files")]
 

@@ -77,7 +77,7 @@ impl fmt::Display for Exit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The server runs and has this process id. This is the first report. If the server could not be started, one of
-    /// the next three comes instead, and is the only report.
+    /// the next three is the only report.
     Started(u32),
     /// The supervisor could not enter the working folder, with this `errno`.
     FolderFailed(i32),
@@ -85,7 +85,7 @@ pub enum Report {
     SpawnFailed(i32),
     /// The supervisor did not start the server, because it could not be confined. The last line of stderr says why.
     ConfineFailed,
-    /// The server ended; the supervisor is ending what it left behind.
+    /// The server ended; the supervisor is ending the processes that the server left behind.
     Ended(Exit),
     /// The supervisor ends.
     Finished {

@@ -17,8 +17,8 @@ use nix::sys::signal::SigSet;
 use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout};
 
 /// The prefix that the names of the server's variables have until the server itself starts. The dynamic loader obeys
-/// some variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`). It must not obey the server's variables in the processes of this
-/// program, because these are not confined, or not yet.
+/// some variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`). In the processes of this program, which are not confined, it must
+/// not obey the server's variables.
 pub const VARIABLE_PREFIX: &str = ":";
 
 /// Returns the server's variables, without the prefix.

@@ -25,7 +25,7 @@ pub(crate) const HELPER_PROCESSES: u32 = 2;
 pub(crate) enum Failure {
     /// The system cannot run the server's program.
     Exec(Errno),
-    /// The program was not run, because it would not be confined as the server's configuration says.
+    /// The program was not run, because the confinement in the server's configuration could not be set up.
     Refused(String),
     /// The system gave namespaces, but they do not work: the supervisor should try again without namespaces.
     NoNamespaces(String),

@@ -51,7 +51,7 @@ const RESCAN_INTERVAL: Duration = Duration::from_millis(20);
 /// How often to count the processes of a server with a limit of processes.
 const COUNT_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How long to try to stop all processes of a server that keeps starting more.
+/// How long to try to stop all processes of a server that starts more and more.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// The `nice(2)` value of a supervisor that counts processes: the highest priority.
@@ -561,7 +561,7 @@ impl Tree {
 fn wait(orders: Option<&File>, signals: &SignalFd, time_limit: Option<Duration>) {
     let mut sources = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
     sources.extend(orders.map(|orders| PollFd::new(orders.as_fd(), PollFlags::POLLIN)));
-    // The time-out of `poll` is rounded down to milliseconds. One more millisecond keeps the loop from spinning until
+    // The time-out of `poll` is rounded down to milliseconds. Add one millisecond, so that the loop does not spin until
     // the limit.
     let time_limit = time_limit.map_or(PollTimeout::NONE, |time_limit| {
         PollTimeout::try_from(time_limit + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)

@@ -64,7 +64,7 @@ impl Review for UnderReview {
     }
 
     fn set_answerer(&self, answerer: Caller) {
-        // Only the first user is kept, because a question has one answer.
+        // A second user has no effect, because a question has one answer.
         let _ = self.answerer.set(answerer);
     }
 

@@ -155,7 +155,7 @@ pub(crate) struct Shaper<'a> {
     pub(crate) max_bytes: usize,
     /// The store for parts that are too large; without a store, these parts are left out.
     pub(crate) artifacts: Option<&'a dyn Artifacts>,
-    /// What to do with structured content that does not match the output schema.
+    /// The reaction to structured content that does not match the output schema.
     pub(crate) output_schema: OutputSchema,
 }
 

@@ -106,7 +106,7 @@ pub struct Template {
     text: String,
     /// The bytes of literal text before the first placeholder.
     head_length: usize,
-    /// The part that comes first, and the bytes of literal text between both placeholders; `None` without `{server}`.
+    /// The first of the two parts, and the bytes of literal text between both placeholders; `None` without `{server}`.
     middle: Option<(Part, usize)>,
 }
 

@@ -56,7 +56,7 @@ impl Selection {
     pub fn only(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
         let included_patterns = self.included_patterns.get_or_insert_default();
         for pattern in patterns {
-            // A pattern may be read in several ways: include only what it certainly means.
+            // A pattern may have several readings: include only those that it certainly means.
             included_patterns.extend(pattern.certain_readings());
             included_patterns.push(pattern);
         }

@@ -101,8 +101,8 @@ impl ToolSet {
         }
     }
 
-    /// Returns the same set, with unchanged tools taken from `previous`: this keeps their derived data, such as schemas
-    /// for providers.
+    /// Returns the same set, with unchanged tools taken from `previous`, so that their derived data, such as schemas
+    /// for providers, need not be computed again.
     pub(crate) fn reusing_unchanged(mut self, previous: &Self) -> Self {
         let previous_tools: HashMap<_, _> =
             previous.tools.iter().map(|previous_tool| (previous_tool.tool.name.as_str(), previous_tool)).collect();

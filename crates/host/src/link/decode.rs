@@ -1,5 +1,4 @@
-//! Decodes raw results into MCP's types, leniently: one bad tool or content block is dropped alone, and its neighbours
-//! are kept.
+//! Decodes raw results into MCP's types, leniently: one bad tool or content block does not affect its neighbours.
 
 use memchr::memchr;
 use serde::{
@@ -141,11 +140,11 @@ pub(crate) enum Answer {
     Complete,
     /// The client must answer these requests and send the call again (2026-07-28).
     InputRequired(InputRequired),
-    /// The server has made the call a task, whose result comes later (2025-11-25).
+    /// The server has made the call a task; the client asks for its result later (2025-11-25).
     Task(Value),
 }
 
-/// What a server needs before it can complete a call.
+/// The answers that a server needs before it can complete a call.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InputRequired {
@@ -332,7 +331,8 @@ fn is_error(value: Option<&RawValue>) -> bool {
     !matches!(value.map(RawValue::get), None | Some("false" | "null" | "0" | "\"\"" | "\"false\""))
 }
 
-/// Decodes one content block. A block of an unknown type, or one without the fields of its type, is kept as JSON.
+/// Decodes one content block. A block of an unknown type, or without the fields of its type, becomes
+/// [`Content::Other`].
 pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
     #[derive(Deserialize)]
     #[serde(tag = "type", rename_all = "snake_case")]
@@ -369,7 +369,7 @@ pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
         Ok(KnownBlock::ResourceLink { uri, name, description, mime_type }) => {
             Content::ResourceLink { uri, name, description, mime_type }
         }
-        // JSON with invalid text, such as half of a surrogate pair, cannot be kept.
+        // JSON with invalid text, such as half of a surrogate pair, cannot be stored as a `Value`.
         Err(_) => {
             let other = serde_json::from_str(raw.get());
             Content::Other(other.map_err(|error| LinkError::unparsable(format!("a content block: {error}")))?)

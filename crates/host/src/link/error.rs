@@ -70,7 +70,7 @@ pub enum LinkError {
     /// A time limit was reached.
     #[error("{what} took longer than {} ({setting})", Seconds(*.after))]
     TimedOut {
-        /// What took too long.
+        /// The operation that took too long.
         what: &'static str,
         /// The time-out.
         after: Duration,
@@ -159,7 +159,7 @@ pub enum LinkError {
     /// The connection broke before an answer arrived.
     #[error("the connection broke before the answer came: {why}")]
     Broken {
-        /// What the host observed.
+        /// The observation of the host.
         why: String,
     },
     /// The server has ended the session (HTTP 404 to a request with a session id).

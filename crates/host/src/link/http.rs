@@ -74,7 +74,7 @@ const END_SESSION_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long unfinished posts may still take after the connection has ended.
 const LAST_POST_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The most idle connections to one host that a client keeps.
+/// The most idle connections of a client to one host.
 const MAX_IDLE_CONNECTIONS: usize = 64;
 
 /// The HTTP clients of a host, which pool connections. Servers with the same connect time-out and the same egress rules

@@ -472,7 +472,7 @@ fn sign_in_step(error: &LinkError) -> String {
 /// Returns `first`, doubled with each failure up to `longest`. `jitter` (0 to 1) changes the result by up to a fifth,
 /// so that servers do not reconnect together.
 fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Duration {
-    // The bound of the exponent keeps the shift from overflowing.
+    // Without a bound of the exponent, the shift could overflow.
     let wait = first.saturating_mul(1 << (failures - 1).min(16)).min(longest);
     wait.mul_f64(0.8 + 0.4 * jitter)
 }
@@ -509,7 +509,7 @@ impl Pace {
 
     /// Returns the wait before a failed listing is tried again.
     fn retry_delay(&self) -> Duration {
-        // The bound of the exponent keeps the shift from overflowing.
+        // Without a bound of the exponent, the shift could overflow.
         let doublings = self.failures.saturating_sub(1).min(10);
         LIST_RETRY_DELAY.saturating_mul(1 << doublings).min(MAX_LIST_RETRY_DELAY)
     }
@@ -523,7 +523,7 @@ impl Pace {
     /// Waits until the server may be listed again: the more listings in this minute, the longer. All changes that the
     /// server reports during the pause need only one listing.
     async fn pause(&self) {
-        // The bound of the exponent keeps the shift from overflowing.
+        // Without a bound of the exponent, the shift could overflow.
         let doublings = (self.listing_count / MAX_CALM_LISTINGS).min(10);
         let gap = MIN_RELIST_INTERVAL.saturating_mul(1 << doublings).min(MAX_RELIST_INTERVAL);
         sleep_until(self.last_listed_at + gap).await;

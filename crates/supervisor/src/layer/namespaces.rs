@@ -3,8 +3,8 @@
 //!
 //! Three processes lead to the server:
 //!
-//! 1. The *keeper* makes the namespaces. To the supervisor, the keeper's process stands for the server, so the keeper
-//!    ends in the same way as the server. When the keeper ends, the system kills the init process and with it the whole
+//! 1. The *keeper* makes the namespaces. The supervisor takes the keeper's process for the server, so the keeper ends
+//!    in the same way as the server. When the keeper ends, the system kills the init process and with it the whole
 //!    namespace, so the supervisor need not search for processes.
 //! 2. The child of the keeper is the *init* process: the first of the new process namespace. It makes the new root, and
 //!    reaps orphans.
@@ -138,7 +138,7 @@ fn end_like_server(init_pid: Pid, mut exit_reader: PipeReader) -> ExitCode {
     let reported_signal =
         exit_reader.read(&mut signal_byte).is_ok_and(|length| length == 1).then_some(i32::from(signal_byte[0]));
     let Some(signal) = reported_signal.or_else(|| status?.terminating_signal()) else {
-        // Without a status, 1 stands for a failure.
+        // Without a status, report a failure.
         return exit_code(status.and_then(WaitStatus::exit_status).unwrap_or(1));
     };
     if let Ok(signal) = Signal::try_from(signal) {

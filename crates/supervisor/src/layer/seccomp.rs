@@ -405,8 +405,8 @@ fn protocol_rules() -> Result<Rules, seccompiler::BackendError> {
 }
 
 /// Makes some calls fail as if the kernel lacked them: `clone3` and `openat2`, because a filter cannot see their
-/// arguments; calls that are newer than [`NEWEST_REVIEWED`]; and all calls of the x32 ABI, whose numbers are higher
-/// still.
+/// arguments, and all calls with a number above [`NEWEST_REVIEWED`]. Those are newer calls, and all calls of the x32
+/// ABI.
 fn unknown_calls_filter() -> BpfProgram {
     let refusal = libc::SECCOMP_RET_ERRNO | Errno::ENOSYS as u32;
     // All numbers below fit, so no default is ever used.

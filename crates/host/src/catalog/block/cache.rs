@@ -6,8 +6,8 @@ use arc_swap::ArcSwap;
 
 use super::{BlockKind, ToolBlock};
 
-/// The most blocks that a catalog keeps; the oldest is removed first. With more kinds in use at the same time, results
-/// are slower but correct.
+/// The most blocks in the cache; the oldest is removed first. With more kinds in use at the same time, results are
+/// slower but correct.
 const MAX_BLOCKS: usize = 16;
 
 /// The place of one block in the cache. It is filled once, by the first thread that needs the block.

@@ -42,8 +42,8 @@ pub(super) struct RankedTool {
     pub(super) position: usize,
 }
 
-/// Returns the tools that have any of the words, the best first. Each server's index comes with the words of the
-/// server's name.
+/// Returns the tools that have any of the words, the best first. `indexes` has the words of each server's name, and the
+/// server's index.
 pub(super) fn rank(query: &Query, indexes: &[(&[String], &ServerIndex)]) -> Vec<RankedTool> {
     let mut first_positions = Vec::with_capacity(indexes.len());
     let mut tool_count = 0;

@@ -280,8 +280,8 @@ fn read_element(raw: &RawValue) -> Result<Envelope<'_>, BadMessage> {
     message.map_err(|reason| BadMessage { reason, salvaged: salvage(text.as_bytes()) })
 }
 
-/// Converts an error of the parser. The text of a syntax error is kept, because `serde_json` never quotes content in
-/// it. The text of an error about types may quote content, so a fixed text replaces it.
+/// Converts an error of the parser. Uses the text of a syntax error, in which `serde_json` never quotes content.
+/// Replaces the text of an error about types, which may quote content, by a fixed text.
 fn not_json(error: &serde_json::Error) -> Reason {
     if error.is_data() {
         Reason::Malformed("a member is repeated or has the wrong type")

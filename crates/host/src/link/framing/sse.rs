@@ -56,7 +56,7 @@ pub enum SseError {
         /// The data, unchanged.
         data: Vec<u8>,
     },
-    /// A line that is not data has passed the limit for data, and has not ended. Reported once for each such line.
+    /// A line other than a data line has passed the limit for data without an end. Reported once for each such line.
     #[error("a line of an event stream does not end: at least {seen} bytes, the limit is {limit}")]
     EndlessLine {
         /// The limit, in bytes.
@@ -91,7 +91,7 @@ pub struct SseParser {
     /// The number of dropped bytes of the ignored line. `None` if an endless line needs no error: it is a data line, or
     /// the error was already reported.
     dropped_bytes: Option<usize>,
-    /// Whether the last byte was a carriage return, so that a line feed that comes next belongs to the same line end.
+    /// Whether the last byte was a carriage return. If so, a line feed directly after it belongs to the same line end.
     after_carriage_return: bool,
     /// Whether no line has ended yet, so that a byte order mark may come first.
     at_start: bool,

@@ -62,7 +62,7 @@ impl Refusal {
     }
 }
 
-/// Returns the client capabilities, which tell a server of this era what it may ask for.
+/// Returns the client capabilities. They tell a server of this era which questions it may ask.
 pub(crate) fn capabilities(abilities: Abilities, era: Era) -> Value {
     let mut declared_capabilities = Map::new();
     let mut task_requests = Map::new();

@@ -27,7 +27,7 @@ impl Noise {
         // Look at twice as much as is reported, because white space at the beginning is not reported.
         let sample = String::from_utf8_lossy(&sample[..sample.len().min(2 * SAMPLE_BYTES)]);
         let sample = beginning(&sample, SAMPLE_BYTES);
-        // This cannot fail: only the first noise comes here.
+        // This cannot fail: the code above returns for all later noise.
         let _ = self.first.set(quote(&format!("{what}: {sample}")));
         Some(format!("{what} was ignored: {sample}"))
     }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::link::inbound::input::Refusal;
 use crate::mcp::codes::{INVALID_PARAMS, METHOD_NOT_FOUND};
 
-/// How many tasks of a server are kept. A further task replaces the oldest finished task.
+/// The most tasks of a server. A further task replaces the oldest finished task.
 const MAX_TASKS: usize = 64;
 /// The poll interval that the server is asked to use.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -19,8 +19,8 @@ use crate::{link::error::LinkError, principal::Principal, spec::ServerName};
 /// The most resources of one server that may have listeners at once.
 pub(crate) const MAX_RESOURCES_PER_SERVER: usize = 2_048;
 
-/// The most resources of one server that one member of a team may listen to at once, so that no member keeps all others
-/// out. The user of a machine with a single user may listen to [`MAX_RESOURCES_PER_SERVER`].
+/// The most resources of one server that one member of a team may listen to at once, so that no member can use up the
+/// limit for all. The user of a machine with a single user may listen to [`MAX_RESOURCES_PER_SERVER`].
 pub(crate) const MAX_RESOURCES_PER_MEMBER: usize = MAX_RESOURCES_PER_SERVER / 8;
 
 /// The reason why a listener cannot be added.

@@ -137,6 +137,6 @@ async fn on_blocking_thread<T: Send + 'static>(
     tasks: &TaskTracker,
     work: impl FnOnce() -> Result<T, SpawnError> + Send + 'static,
 ) -> Result<T, SpawnError> {
-    // The work does not panic and is not aborted: if it does not finish, the runtime is shutting down.
+    // An error means that the runtime is shutting down: the work does not panic, and no code aborts it.
     tasks.spawn_blocking(work).await.unwrap_or(Err(SpawnError::ShuttingDown))
 }

@@ -17,8 +17,8 @@ const LAST_RESERVED_FD: i32 = toolrack_supervisor::protocol::REPORTS_FD;
 /// The program to start as the supervisor of a server.
 ///
 /// Any program whose `main` begins with [`run_if_asked`] can be used, even [the running one](Self::this_program). The
-/// program is started for each server, so a small program is better: starting a program of 25 MB takes some 2 ms of
-/// processor time, and starting a program that only calls [`run_if_asked`] takes 0.7 ms.
+/// program is started for each server, so a small program is better. To start a program of 25 MB takes some 2 ms of
+/// processor time; to start one that only calls [`run_if_asked`] takes 0.7 ms.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     program: PathBuf,

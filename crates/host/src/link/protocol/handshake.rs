@@ -265,7 +265,7 @@ fn outcome_after_probe(
 
 /// Classifies the answer to `server/discover`: modern, legacy, or a failure that is neither.
 ///
-/// The server may be of the legacy era if something answered, but not as the modern era requires:
+/// The server may be of the legacy era if it answered in a way that the modern era does not allow:
 /// - with a JSON-RPC error, except for those below that only the modern era has;
 /// - with a result or bytes that are no answer to the probe;
 /// - with a status that means failure, or by breaking off the one request.

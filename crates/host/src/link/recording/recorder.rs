@@ -51,7 +51,7 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Creates a recorder that keeps at most `max_bytes` and hides secrets with `conceal`.
+    /// Creates a recorder that stores at most `max_bytes` bytes and hides secrets with `conceal`.
     #[must_use]
     pub fn new(max_bytes: usize, conceal: Conceal) -> Self {
         let header =
@@ -97,8 +97,8 @@ impl Recorder {
         buffer.bytes.extend_from_slice(&line);
     }
 
-    /// Returns the message without secrets. The result is a JSON string if the message is not JSON, or is no longer
-    /// valid JSON without the secrets.
+    /// Returns the message without secrets. If the message is not JSON, or removing the secrets makes it invalid, the
+    /// result is a JSON string with its text.
     fn concealed(&self, bytes: &[u8]) -> Option<Box<RawValue>> {
         let text = (self.conceal)(&String::from_utf8_lossy(bytes));
         match serde_json::from_str::<Box<RawValue>>(&text) {

@@ -10,9 +10,10 @@
 //! Heuristic, in this order:
 //! 1. `"id": <integer or string>` directly in the outermost object: certain, unless the object has two different ids.
 //!    Then the last id counts, as it does for most JSON parsers, but it is not certain.
-//! 2. If rule 1 finds no id, and the brackets do not match (an unescaped or missing quote, a missing bracket, a cut, a
-//!    broken batch): the last `"id": <integer or string>` anywhere in the bytes. Never certain. The last id is the best
-//!    guess, because rule 1 fails to see an id only if the damage comes before the id.
+//! 2. If rule 1 finds no id, and the brackets do not match: the last `"id": <integer or string>` anywhere in the bytes.
+//!    Never certain. Brackets do not match after an unescaped or missing quote, a missing bracket, a cut, or in a
+//!    broken batch. The last id is the best guess, because rule 1 fails to see an id only if the damage comes before
+//!    the id.
 //! 3. If the brackets do match, the message has no id, even if its values contain one.
 
 use memchr::{memchr, memchr2, memmem};

@@ -36,7 +36,7 @@ pub enum ImageStatus {
     NotAsked,
     /// The image is not on this machine, or the engine refuses to look. Programs cannot tell these cases apart.
     Missing,
-    /// The engine has not answered in time, or could not be asked, although it has just answered another question.
+    /// The engine answered an earlier question, but then did not answer this one in time, or could not be asked.
     Unknown {
         /// The reason, escaped.
         why: String,

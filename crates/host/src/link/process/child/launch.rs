@@ -131,8 +131,8 @@ fn arguments(command: &ChildCommand, paths: &ResolvedPaths, removal: Option<&Rem
 }
 
 /// Returns `:NAME=VALUE` for each name, with the last value if a name has several. The colon is the
-/// [`VARIABLE_PREFIX`]. It keeps the server's variables from acting on the supervisor, which removes the colon when it
-/// starts the server.
+/// [`VARIABLE_PREFIX`]. With it, the server's variables do not act on the supervisor. The supervisor removes the colon
+/// when it starts the server.
 fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     let unique: BTreeMap<&OsStr, &OsStr> =
         env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
