@@ -1,5 +1,4 @@
-//! Every call of a tool passes through this module. It judges the call, sends it, shapes the result for a model, and
-//! reports both.
+//! Every call of a tool passes through this module. It judges and sends the call, shapes its result, and reports both.
 //!
 //! `gate` decides whether a call may run, and `approve` asks a user. `running` follows a call in progress and reports
 //! how it ended, even if its future is dropped. `outcome`, `repeats` and `shape` turn an answer into text for a model;
@@ -299,8 +298,7 @@ pub(crate) struct CallContext {
     pub(crate) session_answers: Arc<RememberedAnswers>,
 }
 
-/// Refuses a caller who may not use the server. The error says that there is no such server, so that it does not reveal
-/// the server.
+/// Refuses a caller who may not use the server. The error says that no such server exists, so as not to reveal it.
 pub(crate) fn admit(server: &Server, name: &str, caller: &Caller) -> Result<(), CallError> {
     if server.spec.is_for(caller.principal()) {
         return Ok(());
@@ -361,10 +359,8 @@ impl CallContext {
             let why = "the caller abandoned the call before it was sent, so it did not run".to_owned();
             return Err(running.refuse(Decision::Denied, why));
         }
-        let admitted_work = self
-            .admit_work(&call.caller, Work::Call)
-            .await
-            .map_err(|over_quota| running.refuse_over_quota(over_quota))?;
+        let admission = self.admit_work(&call.caller, Work::Call).await;
+        let admitted_work = admission.map_err(|over_quota| running.refuse_over_quota(over_quota))?;
         running.start();
         let approved_call = ApprovedCall { id: running.call.clone(), tool, server, arguments, asker };
         let result = match script {
