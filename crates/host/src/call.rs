@@ -1,4 +1,4 @@
-//! Every call of a tool passes through this module: it judges, sends, shapes and reports the call.
+//! Every call of a tool passes through this module. It judges and sends the call, shapes its result, and reports both.
 //!
 //! `gate` decides whether a call may run, and `approve` asks a user. `running` follows a call in progress and reports
 //! how it ended, even if its future is dropped. `outcome`, `repeats` and `shape` turn an answer into text for a model;
@@ -298,8 +298,7 @@ pub(crate) struct CallContext {
     pub(crate) session_answers: Arc<RememberedAnswers>,
 }
 
-/// Refuses a caller who may not use the server. The error says that there is no such server, and so reveals nothing of
-/// it.
+/// Refuses a caller who may not use the server. The error says that no such server exists, so as not to reveal it.
 pub(crate) fn admit(server: &Server, name: &str, caller: &Caller) -> Result<(), CallError> {
     if server.spec.is_for(caller.principal()) {
         return Ok(());
@@ -348,7 +347,7 @@ impl CallContext {
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
         admit(server, tool.server.as_str(), &call.caller)?;
         let mut running = RunningCall::new(self, number, tool, call.caller.clone());
-        // The first check is cheap, and false for most servers: they have no tool in quarantine.
+        // Check the last known state first: that is cheap, and most tools are not in quarantine.
         if server.may_be_quarantined(&tool.tool().name)
             && let Some(cause) = Box::pin(server.quarantine_cause(&tool.tool().name)).await
         {
@@ -360,21 +359,21 @@ impl CallContext {
             let why = "the caller abandoned the call before it was sent, so it did not run".to_owned();
             return Err(running.refuse(Decision::Denied, why));
         }
-        let admitted =
-            self.admit_work(&call.caller, Work::Call).await.map_err(|over| running.refuse_over_quota(over))?;
+        let admission = self.admit_work(&call.caller, Work::Call).await;
+        let admitted_work = admission.map_err(|over_quota| running.refuse_over_quota(over_quota))?;
         running.start();
-        let approved = ApprovedCall { id: running.call.clone(), tool, server, arguments, asker };
+        let approved_call = ApprovedCall { id: running.call.clone(), tool, server, arguments, asker };
         let result = match script {
-            Some(script) => Ok(Box::pin(self.run_script(script, call, approved)).await),
-            None => self.send(&call, approved).await,
+            Some(script) => Ok(Box::pin(self.run_script(script, call, approved_call)).await),
+            None => self.send(&call, approved_call).await,
         };
         if let Ok(outcome) = &result {
-            admitted.used(Quantity::ResultBytes, outcome.bytes as u64);
+            admitted_work.used(Quantity::ResultBytes, outcome.bytes as u64);
         }
         running.finish(&result);
         result.map(|mut outcome| {
             outcome.duration = running.elapsed();
-            outcome.edited = running.edited.take();
+            outcome.edited = running.edited_arguments.take();
             outcome
         })
     }
@@ -404,8 +403,8 @@ impl CallContext {
     }
 
     /// Sends a call to its server, and shapes the result.
-    async fn send(&self, call: &Call, approved: ApprovedCall<'_>) -> Result<ToolOutcome, CallError> {
-        let ApprovedCall { id, tool, server, arguments, asker } = approved;
+    async fn send(&self, call: &Call, approved_call: ApprovedCall<'_>) -> Result<ToolOutcome, CallError> {
+        let ApprovedCall { id, tool, server, arguments, asker } = approved_call;
         let mode = server.spec.validate_args.unwrap_or_default();
         let mismatch = if mode == ValidateArgs::Off { None } else { Box::pin(input_mismatch(tool, &arguments)).await };
         if mode == ValidateArgs::Strict
@@ -419,8 +418,8 @@ impl CallContext {
         }
         let target = Target { server_name: &tool.server, item_name: &tool.tool().name, server };
         let wait_start = Instant::now();
-        let idle = call.idle_timeout(server);
-        let link = target.link(idle).await?;
+        let idle_timeout = call.idle_timeout(server);
+        let link = target.link(idle_timeout).await?;
         let definition = tool.tool();
         let request = Request {
             method: "tools/call",
@@ -434,16 +433,16 @@ impl CallContext {
             asker,
             caller: call.caller.clone(),
             on_progress: Some(self.on_progress(id, call.on_progress.clone())),
-            idle,
-            // A caller that raises the idle time raises the total with it, if needed.
-            total: server.spec.timeouts.call_total.max(idle),
+            idle: idle_timeout,
+            // The total time limit must not be shorter than an idle time-out that the caller has raised.
+            total: server.spec.timeouts.call_total.max(idle_timeout),
             spent: wait_start.elapsed(),
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
             trace: call.trace.clone(),
         };
         let result = link.run(request).await.map_err(|error| target.call_error(error))?;
-        let goes_verbatim = call.wants_verbatim && result.len() <= server.spec.limits.output_bytes;
-        if goes_verbatim {
+        let forwards_unchanged = call.wants_verbatim && result.len() <= server.spec.limits.output_bytes;
+        if forwards_unchanged {
             let is_error = check_undecoded(&result).map_err(|error| target.call_error(error))?;
             if ToolOutcome::needs_no_check(tool, is_error, server.spec.output_schema) {
                 return Ok(ToolOutcome::verbatim(tool, is_error, result));
@@ -456,7 +455,7 @@ impl CallContext {
         }
         let mut outcome = shaper.outcome(decoded, tool).await;
         // If the check of the output schema has turned the result into an error, the caller must get that error.
-        if goes_verbatim && !outcome.is_error {
+        if forwards_unchanged && !outcome.is_error {
             return Ok(ToolOutcome::verbatim(tool, false, result));
         }
         outcome.bytes = result.len();
@@ -480,8 +479,8 @@ impl CallContext {
 
     /// Runs a script instead of sending a request. No time-out applies here: each call in the script has its own
     /// bounds, and the interpreter bounds the rest.
-    async fn run_script(&self, script: Script, call: Call, approved: ApprovedCall<'_>) -> ToolOutcome {
-        let ApprovedCall { id, tool, server, arguments, asker } = approved;
+    async fn run_script(&self, script: Script, call: Call, approved_call: ApprovedCall<'_>) -> ToolOutcome {
+        let ApprovedCall { id, tool, server, arguments, asker } = approved_call;
         let context = ScriptContext {
             asker,
             on_progress: Some(self.on_progress(id, call.on_progress)),
@@ -540,8 +539,8 @@ struct ApprovedCall<'a> {
 /// events.
 const PROGRESS_INTERVAL_MS: u64 = 100;
 
-/// The server of a request, and the name of the requested item. Waits for the link to the server, and creates the
-/// errors of the request.
+/// The server of a request, and the name of the requested item. Its methods wait for the link to the server, and create
+/// the errors of the request.
 pub(crate) struct Target<'a> {
     pub(crate) server_name: &'a ServerName,
     /// The name of the tool, prompt or resource, for errors.
@@ -583,7 +582,7 @@ impl Target<'_> {
         })
     }
 
-    /// Returns the error for a request that the link could not carry out, or that the server refused.
+    /// Returns the error for a request that failed on the way, or that the server refused.
     pub(crate) fn call_error(&self, error: LinkError) -> CallError {
         let (server, what) = (self.server_name.clone(), quote(self.item_name));
         match error {

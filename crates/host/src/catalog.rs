@@ -1,7 +1,7 @@
 //! Holds the catalog: an immutable, versioned picture of every callable tool. Readers load a catalog without a lock.
 //!
 //! A catalog maps each model-visible name to a server and a tool, so that routing never parses a name. A caller that
-//! keeps a catalog sees the same tools under the same names, even if servers change meanwhile.
+//! holds a catalog sees the same tools under the same names, even if servers change meanwhile.
 
 mod block;
 mod budget;
@@ -51,7 +51,7 @@ use crate::{
 const MAX_SUGGESTIONS: usize = 3;
 
 /// The Jaro-Winkler similarity, from 0 to 1, above which a name is suggested for an unknown one.
-const MIN_LIKENESS: f64 = 0.75;
+const MIN_SIMILARITY: f64 = 0.75;
 
 /// The longest part of an unknown name that an error repeats, in bytes.
 const MAX_SHOWN_SELECTOR_BYTES: usize = 200;
@@ -60,7 +60,7 @@ const MAX_SHOWN_SELECTOR_BYTES: usize = 200;
 /// look-up grows faster than the length.
 const MAX_SELECTOR_BYTES: usize = ServerName::MAX_BYTES + 1 + MAX_TOOL_NAME;
 
-/// How a call names its tool.
+/// The way in which a call names its tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ToolReference {
     /// This tool of this server.
@@ -73,7 +73,7 @@ pub(crate) enum ToolReference {
 #[derive(Debug, Default)]
 pub struct Catalog {
     version: u64,
-    /// The limit for the length of a model-visible name.
+    /// The longest model-visible name.
     cap: NameCap,
     /// Sorted by model-visible name, so that the tools of a model request keep the same bytes.
     tools: Vec<CatalogTool>,
@@ -92,7 +92,7 @@ struct ServerTools {
     server: ServerName,
     /// The words of the server's name.
     words: Box<[String]>,
-    set: Arc<ToolSet>,
+    tool_set: Arc<ToolSet>,
 }
 
 /// A tool in the catalog.
@@ -170,26 +170,26 @@ pub struct UnknownTool {
 impl Catalog {
     /// Builds the catalog of the tools of `servers`.
     pub(crate) fn build(version: u64, servers: &BTreeMap<ServerName, Arc<ToolSet>>, naming: &Naming) -> Self {
-        let pairs = servers
-            .iter()
-            .flat_map(|(server, set)| set.all().map(move |listed| (server.as_str(), listed.tool.name.as_str())));
+        let pairs = servers.iter().flat_map(|(server, tool_set)| {
+            tool_set.all().map(move |listed| (server.as_str(), listed.tool.name.as_str()))
+        });
         let names = names::assign(naming, pairs);
         let mut catalog = Self { version, cap: naming.cap, ..Self::default() };
         let mut quarantined = Vec::new();
-        for (server, set) in servers {
+        for (server, tool_set) in servers {
             let words = search::server_words(server.as_str());
-            catalog.server_tools.push(ServerTools { server: server.clone(), words, set: set.clone() });
-            let catalog_tool = |listed: &Arc<ListedTool>| {
+            catalog.server_tools.push(ServerTools { server: server.clone(), words, tool_set: tool_set.clone() });
+            let to_catalog_tool = |listed: &Arc<ListedTool>| {
                 let name = names.get(&(server.as_str(), listed.tool.name.as_str()))?.clone();
                 Some(CatalogTool { name, server: server.clone(), listed: listed.clone() })
             };
-            catalog.tools.extend(set.tools.iter().filter_map(catalog_tool));
-            let mismatched = set.mismatched.iter().filter(|mismatched| !mismatched.usable);
-            quarantined.extend(mismatched.filter_map(|mismatched| catalog_tool(&mismatched.listed)));
+            catalog.tools.extend(tool_set.tools.iter().filter_map(to_catalog_tool));
+            let mismatched = tool_set.mismatched.iter().filter(|mismatched| !mismatched.usable);
+            quarantined.extend(mismatched.filter_map(|mismatched| to_catalog_tool(&mismatched.listed)));
         }
         catalog.quarantined = quarantined.into();
         catalog.tools.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        // Two tools of one name are not expected: `names::assign` tells tools apart by 40 digits of a hash.
+        // This should remove nothing: `names::assign` distinguishes tools by up to 40 digits of a hash.
         catalog.tools.dedup_by(|a, b| a.name == b.name);
         catalog.tools.shrink_to_fit();
         catalog.tool_index = ToolIndex::new(&catalog.tools);
@@ -218,7 +218,7 @@ impl Catalog {
 
     /// Returns the tools of each server, to build another catalog.
     pub(crate) fn tool_sets(&self) -> BTreeMap<ServerName, Arc<ToolSet>> {
-        self.server_tools.iter().map(|tools| (tools.server.clone(), tools.set.clone())).collect()
+        self.server_tools.iter().map(|tools| (tools.server.clone(), tools.tool_set.clone())).collect()
     }
 
     /// Returns the version, which grows with each change.
@@ -242,20 +242,20 @@ impl Catalog {
     /// this tool fails, and its error has the reason of the quarantine.
     #[must_use]
     pub fn quarantined_tool(&self, selector: &str) -> Option<&CatalogTool> {
-        let is_meant = |tool: &&CatalogTool| {
+        let has_name = |tool: &&CatalogTool| {
             let (server, name) = (tool.server.as_str(), tool.listed.tool.name.as_str());
             let pair = || selector.strip_prefix(server)?.strip_prefix(['/', '.']);
             tool.name == selector || pair() == Some(name)
         };
-        self.quarantined.iter().find(is_meant)
+        self.quarantined.iter().find(has_name)
     }
 
     /// Returns the tool `tool` of `server`, in quarantine or not, for callers that know both names. Neither name is
     /// parsed.
     #[must_use]
     pub fn tool_of(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
-        let is_meant = |entry: &&CatalogTool| entry.server == *server && entry.listed.tool.name == tool;
-        self.find_pair(server, tool).or_else(|| self.quarantined.iter().find(is_meant))
+        let has_name = |entry: &&CatalogTool| entry.server == *server && entry.listed.tool.name == tool;
+        self.find_pair(server, tool).or_else(|| self.quarantined.iter().find(has_name))
     }
 
     /// Returns the tool of a call, in quarantine or not.
@@ -284,9 +284,9 @@ impl Catalog {
         self.tool_index.get(&self.tools, name)
     }
 
-    /// Returns tool definitions in a provider's format, ordered by name. The first use of a kind makes the block (a few
-    /// microseconds for each tool, more for large schemas), and the catalog keeps up to 16 kinds; later callers share
-    /// it without a copy.
+    /// Returns tool definitions in a provider's format, ordered by name. The first use of a kind makes the block, which
+    /// takes a few microseconds for each tool, and more for large schemas. The catalog caches the blocks of up to 16
+    /// kinds; later callers share them without a copy.
     ///
     /// A tool that has not changed since an earlier catalog keeps its cleaned schema. If no selected tool has changed,
     /// the bytes are the same.
@@ -350,6 +350,7 @@ impl Catalog {
         selector.rmatch_indices('.').find_map(|(dot, _)| tool_split_at(dot))
     }
 
+    /// Returns the tool `tool` of `server`, unless it is in quarantine.
     fn find_pair(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
         self.tool_index.get_pair(&self.tools, server.as_str(), tool)
     }
@@ -370,7 +371,7 @@ impl Catalog {
             let names = names::assign(&naming, pairs);
             let found_in_style = self.tools.iter().find(|tool| {
                 let pair = (tool.server.as_str(), tool.listed.tool.name.as_str());
-                names.get(&pair).is_some_and(|chosen| chosen == name)
+                names.get(&pair).is_some_and(|assigned_name| assigned_name == name)
             });
             match (only_match, found_in_style) {
                 (Some(first), Some(other)) if !std::ptr::eq(first, other) => return None,
@@ -388,19 +389,19 @@ impl Catalog {
         }
         // The selectors below have a slash between server and tool.
         let query = selector.replace('.', "/").to_lowercase();
-        let mut ranked: Vec<_> = self
+        let mut similar_tools: Vec<_> = self
             .tools
             .iter()
             .filter_map(|tool| {
                 let selector = tool.selector();
-                let likeness = strsim::jaro_winkler(&query, &selector.to_lowercase())
+                let similarity = strsim::jaro_winkler(&query, &selector.to_lowercase())
                     .max(strsim::jaro_winkler(&query, &tool.listed.tool.name.to_lowercase()));
-                (likeness > MIN_LIKENESS).then_some((likeness, selector))
+                (similarity > MIN_SIMILARITY).then_some((similarity, selector))
             })
             .collect();
-        ranked.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        similar_tools.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         let escape = |(_, selector): (f64, String)| text::for_line(&selector).into_owned();
-        ranked.into_iter().take(MAX_SUGGESTIONS).map(escape).collect()
+        similar_tools.into_iter().take(MAX_SUGGESTIONS).map(escape).collect()
     }
 }
 

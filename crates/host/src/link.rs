@@ -62,7 +62,7 @@ use self::{
     channel::Channel,
     duplex::{Duplex, Streams},
     http::{HttpPlan, HttpTransport},
-    inbound::{Closed, Events, Inbound, MAX_MESSAGES_PER_SECOND},
+    inbound::{ConnectionEnd, Events, Inbound, MAX_MESSAGES_PER_SECOND},
     process::Process,
 };
 use crate::{
@@ -84,14 +84,18 @@ use crate::{
 /// The parts that every connection of a host needs.
 #[derive(Clone)]
 pub(crate) struct Connector {
+    /// Resolves the placeholders in the configuration of servers.
     pub(crate) resolver: Arc<dyn Resolver>,
-    /// Authorizes requests.
+    /// Adds tokens to HTTP requests, and signs in.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
+    /// Answers the questions of servers.
     pub(crate) asker: SharedAsker,
     pub(crate) events: Events,
+    /// The name and version of this client, as servers see them.
     pub(crate) client: ClientInfo,
     /// Supervises child processes.
     pub(crate) supervisor: Option<Supervisor>,
+    /// The HTTP clients, which connections share.
     pub(crate) clients: Clients,
     /// The rules for destinations of requests, and for pages that a user may open.
     pub(crate) egress: Egress,
@@ -110,13 +114,15 @@ pub(crate) struct Connector {
 pub(crate) struct Connection {
     pub(crate) link: Link,
     child: Option<ChildHandle>,
+    /// Cancelling this ends all tasks of the connection.
     stop: CancellationToken,
+    /// How long each step of a graceful end may take.
     grace: Duration,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.link.0.channel.closed.close(LinkError::Stopped);
+        self.link.0.channel.connection_end.close(LinkError::Stopped);
         self.stop.cancel();
     }
 }
@@ -125,7 +131,7 @@ impl Connection {
     /// Ends the connection gracefully: closes the child's stdin, or ends the session at the server. Returns when all
     /// parts of the connection have ended, after a few seconds at most.
     pub(crate) async fn shutdown(mut self) {
-        self.link.0.channel.closed.close(LinkError::Stopped);
+        self.link.0.channel.connection_end.close(LinkError::Stopped);
         if let LinkTransport::Http(http) = &self.link.0.channel.transport {
             http.end_session().await;
         }
@@ -176,11 +182,11 @@ impl Link {
 
     /// Waits for the end of the connection and returns the reason.
     pub(crate) async fn closed(&self) -> LinkError {
-        self.0.channel.closed.wait().await
+        self.0.channel.connection_end.wait().await
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.0.channel.closed.is_closed()
+        self.0.channel.connection_end.is_closed()
     }
 
     /// Waits until the server reports that its tools have changed.
@@ -276,10 +282,11 @@ impl Link {
 impl Connector {
     /// Returns a hook that turns each line that a child process writes to stderr into an event, within the rate limit.
     fn stderr_hook(&self, server: &ServerName) -> child::LineHook {
-        let (events, server, rate) = (self.events.clone(), server.clone(), RateLimiter::new(MAX_MESSAGES_PER_SECOND));
+        let (events, server, rate_limiter) =
+            (self.events.clone(), server.clone(), RateLimiter::new(MAX_MESSAGES_PER_SECOND));
         Arc::new(move |line| {
-            // How many lines were dropped is not reported: the end of stderr is kept in any case.
-            if rate.allow().is_none() {
+            // Do not report the number of dropped lines: errors quote the end of stderr in any case.
+            if rate_limiter.allow().is_none() {
                 return;
             }
             events(crate::Event::McpServerStderr { server: server.clone(), line: quote(line) });
@@ -307,8 +314,8 @@ impl Connector {
         pending().await
     }
 
-    /// Connects within the start-up time-out of `spec`, and tries `first_era` before the other era. If a child process
-    /// ended because of the request that probes for the modern era, starts the process once more. Repeats nothing else.
+    /// Connects within the start-up time-out of `spec`. Tries `first_era` before the other era. Some servers exit on
+    /// the request that probes for the modern era: starts such a server once more. Repeats nothing else.
     pub(crate) async fn connect(
         &self,
         name: &ServerName,
@@ -323,28 +330,28 @@ impl Connector {
             return Err(LinkError::config("BUILT_WITHOUT_SCHEMA_VALIDATION", why));
         }
         let mut attempt = Attempt { connector: self, name, spec, first_era };
-        let mut started = StartedParts::default();
+        let mut started_parts = StartedParts::default();
         let connect = async {
-            match attempt.run(&mut started).await {
+            match attempt.run(&mut started_parts).await {
                 Err(error) if ended_by_probe(&error, spec.protocol, first_era) => {
                     attempt.first_era = Era::Legacy;
-                    attempt.run(&mut started).await.map_err(|second_error| more_informative(error, second_error))
+                    attempt.run(&mut started_parts).await.map_err(|second_error| more_informative(error, second_error))
                 }
-                answer => answer,
+                result => result,
             }
         };
         match timeout(spec.timeouts.startup, connect).await {
-            Ok(answer) => answer,
+            Ok(result) => result,
             Err(_) => Err(LinkError::SlowStart {
                 after: spec.timeouts.startup,
-                stderr: started.process.as_ref().map(Process::stderr_so_far).unwrap_or_default(),
-                noise: started.inbound.as_deref().map(Inbound::noise_summary).unwrap_or_default(),
+                stderr: started_parts.process.as_ref().map(Process::stderr_so_far).unwrap_or_default(),
+                noise: started_parts.inbound.as_deref().map(Inbound::noise_summary).unwrap_or_default(),
             }),
         }
     }
 }
 
-/// The parts that an attempt has started, to explain why it did not end in time.
+/// The parts that an attempt has started. They explain why the attempt took too long.
 #[derive(Default)]
 struct StartedParts {
     process: Option<Process>,
@@ -353,7 +360,7 @@ struct StartedParts {
 
 impl Attempt<'_> {
     /// Opens a connection and does the handshake.
-    async fn run(&self, started: &mut StartedParts) -> Result<Connection, LinkError> {
+    async fn run(&self, started_parts: &mut StartedParts) -> Result<Connection, LinkError> {
         let stop = CancellationToken::new();
         // The guard ends all parts of the connection if this attempt fails or is dropped.
         let guard = stop.clone().drop_guard();
@@ -367,13 +374,13 @@ impl Attempt<'_> {
         };
         let inbound = Inbound::new(self.name.clone(), parts);
         inbound.set_watched_resources(self.connector.watched.clone());
-        started.inbound = Some(inbound.clone());
-        let closed = Arc::<Closed>::default();
-        let (transport, child) = self.open(&inbound, &closed, started).await?;
+        started_parts.inbound = Some(inbound.clone());
+        let connection_end = Arc::<ConnectionEnd>::default();
+        let (transport, child) = self.open(&inbound, &connection_end, started_parts).await?;
         // For a server over HTTP, `open` has already set a page guard, and this call does nothing. Any other server is
         // a program on this machine, which could open any page itself.
         inbound.set_page_guard(self.connector.egress.guard_for_local_programs());
-        let channel = Channel::new(transport, inbound, closed);
+        let channel = Channel::new(transport, inbound, connection_end);
         let settings = HandshakeSettings {
             client: &self.connector.client,
             abilities: self.connector.asker.abilities(),
@@ -421,21 +428,21 @@ impl Attempt<'_> {
     async fn open(
         &self,
         inbound: &Arc<Inbound>,
-        closed: &Arc<Closed>,
-        started: &mut StartedParts,
+        connection_end: &Arc<ConnectionEnd>,
+        started_parts: &mut StartedParts,
     ) -> Result<(LinkTransport, Option<ChildHandle>), LinkError> {
         if let Some(recording) = &self.connector.recording {
             return Ok((LinkTransport::Recorded(Player::new(recording.clone(), inbound)), None));
         }
         let bounds = Bounds::of(&self.spec.limits);
         match &self.spec.transport {
-            Transport::Stdio(stdio) => self.start_child(stdio, inbound, closed, started).await,
+            Transport::Stdio(stdio) => self.start_child(stdio, inbound, connection_end, started_parts).await,
             Transport::Http(http) => {
-                let http = HttpTransport::new(&self.http_plan(http), inbound, closed).await?;
+                let http = HttpTransport::new(&self.http_plan(http), inbound, connection_end).await?;
                 Ok((LinkTransport::Http(http), None))
             }
             Transport::Sse(http) => {
-                let duplex = legacy_sse::open(&self.http_plan(http), inbound, closed).await?;
+                let duplex = legacy_sse::open(&self.http_plan(http), inbound, connection_end).await?;
                 Ok((LinkTransport::Duplex(duplex), None))
             }
             Transport::Native(native) => {
@@ -444,9 +451,9 @@ impl Attempt<'_> {
                 inbound.tracker.spawn(async move {
                     stop.run_until_cancelled(serve).await;
                 });
-                let (read, write) = split(io);
-                let streams = Streams { read, write, process: None, bounds };
-                Ok((LinkTransport::Duplex(Duplex::start(streams, inbound, closed)), None))
+                let (reader, writer) = split(io);
+                let streams = Streams { reader, writer, process: None, bounds };
+                Ok((LinkTransport::Duplex(Duplex::start(streams, inbound, connection_end)), None))
             }
         }
     }
@@ -469,8 +476,8 @@ impl Attempt<'_> {
         &self,
         stdio: &Stdio,
         inbound: &Arc<Inbound>,
-        closed: &Arc<Closed>,
-        started: &mut StartedParts,
+        connection_end: &Arc<ConnectionEnd>,
+        started_parts: &mut StartedParts,
     ) -> Result<(LinkTransport, Option<ChildHandle>), LinkError> {
         let plan = self.connector.resolver.stdio(self.name, stdio).await.map_err(LinkError::Resolve)?;
         let container = plan.container.map(|plan| Box::new(child::ContainerCommand::new(self.name, &plan)));
@@ -487,13 +494,13 @@ impl Attempt<'_> {
             .await
             .map_err(|error| LinkError::Spawn(Arc::new(error)))?;
         let process = Process::new(&child.handle, child.stderr);
-        started.process = Some(process.clone());
+        started_parts.process = Some(process.clone());
         let streams = Streams {
-            read: child.stdout,
-            write: child.stdin,
+            reader: child.stdout,
+            writer: child.stdin,
             process: Some(process),
             bounds: Bounds::of(&self.spec.limits),
         };
-        Ok((LinkTransport::Duplex(Duplex::start(streams, inbound, closed)), Some(child.handle)))
+        Ok((LinkTransport::Duplex(Duplex::start(streams, inbound, connection_end)), Some(child.handle)))
     }
 }

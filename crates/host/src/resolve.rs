@@ -1,4 +1,5 @@
-//! Defines the traits through which a host gets values for child processes and requests, and storage.
+//! Defines the traits through which a host gets values for child processes and requests, and through which it stores
+//! data.
 //!
 //! The host reads no environment, no files and no database. It calls these traits when it needs a value.
 
@@ -158,9 +159,9 @@ impl Resolver for Verbatim {
 /// there is no authorizer: requests then have no such header, and a server that requires the header is in the state
 /// [`State::NeedsAuth`](crate::State::NeedsAuth).
 pub trait Authorizer: Send + Sync {
-    /// Returns the signature for a request with this method to the URL of `destination`; `None` when there is no
-    /// sign-in. Called for every request, and again when a request is repeated: it must be quick while there is a
-    /// usable token.
+    /// Returns the signature for a request with this method to the URL of `destination`; `None` if there is no sign-in.
+    /// Called each time that a request is sent, also for a repetition, so it must be quick while there is a usable
+    /// token.
     ///
     /// # Errors
     /// With [`NotAuthorized::Unavailable`], only this request fails. With [`NotAuthorized::SignIn`], the connection
@@ -318,7 +319,7 @@ pub trait Memory: Send + Sync {
 
 /// Stores permanent answers to the question whether a call may run.
 ///
-/// The host looks for an answer before each question, so that a revoked answer is not used for the next call.
+/// The host looks for an answer before each question, so a revoked answer does not apply to the next call.
 pub trait Answers: Send + Sync {
     /// Returns a short description, with the date, of the answer that allows calls like this; `None` when the user has
     /// to be asked. Must be quick. The implementation logs a failure, and then returns `None`.

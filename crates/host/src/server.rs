@@ -1,6 +1,7 @@
-//! Runs one task for each server, which owns the connection: the task connects, lists the tools, watches for changes
-//! and reconnects. After each change it publishes a [`Snapshot`]. The rest of the host reads the newest snapshot. A
-//! caller clones the link in it (the connection, as callers use it), and so does not wait for other callers.
+//! Runs one task for each server. The task owns the connection: it connects, lists the tools, watches for changes and
+//! reconnects. After each change it publishes a [`Snapshot`], and the rest of the host reads the newest one. A caller
+//! clones the *link* in the snapshot, the part of the connection that sends requests, so callers do not wait for each
+//! other.
 
 mod pinning;
 mod task;
@@ -36,13 +37,13 @@ pub(crate) struct Snapshot {
     pub(crate) state: State,
     /// The link to the server while it is connected.
     pub(crate) link: Option<Link>,
-    /// The tools as last listed; kept while the server reconnects.
+    /// The tools of the last list; they stay while the server reconnects.
     pub(crate) tools: Arc<ToolSet>,
     /// The result of the last handshake: the MCP version, the capabilities and the server's description of itself.
     pub(crate) session: Option<Arc<Session>>,
     /// The reason why the last attempt or connection ended.
     pub(crate) error: Option<Arc<LinkError>>,
-    /// How many attempts to connect have ended in this round, successfully or not.
+    /// The number of attempts to connect that have ended in this round, successfully or not.
     attempts: u64,
     /// Whether an attempt to connect has ended in an earlier round.
     was_tried_before: bool,
@@ -100,9 +101,9 @@ pub(crate) struct Server {
     pub(crate) spec: Arc<ServerSpec>,
     /// Whether the errors of calls leave out what the server writes.
     pub(crate) has_private_output: bool,
-    /// The resources with listeners, to which the connections of this server report changes. If another host lends this
-    /// server, they are those of that host, because its connection reports the changes.
-    watched: Arc<WatchedResources>,
+    /// The resources with listeners, to which the connections of this server report changes. If another host shares
+    /// this server with this host, they are those of the other host, whose connection reports the changes.
+    watched_resources: Arc<WatchedResources>,
     snapshot_receiver: watch::Receiver<Snapshot>,
     wake: Arc<WakeSignals>,
     /// Cancelled to stop the server.
@@ -148,19 +149,19 @@ impl Server {
         predecessor: Option<CancellationToken>,
     ) -> Self {
         // The state of a server that may not be started; `None` for all others.
-        let unstartable = match (spec.trust == Trust::Trusted, spec.enabled) {
+        let unstartable_state = match (spec.trust == Trust::Trusted, spec.enabled) {
             (_, false) => Some(State::Disabled),
             (false, true) => Some(State::PendingTrust),
             (true, true) => None,
         };
         let (snapshot_sender, snapshot_receiver) = watch::channel(Snapshot {
-            state: unstartable.clone().unwrap_or(State::Connecting),
+            state: unstartable_state.clone().unwrap_or(State::Connecting),
             link: None,
             tools: Arc::default(),
             session: None,
             error: None,
             // A server that may not be started counts as settled.
-            attempts: unstartable.is_some().into(),
+            attempts: unstartable_state.is_some().into(),
             was_tried_before: false,
             round: Round { number: 0, start: Instant::now() },
             rechecks: 0,
@@ -168,7 +169,7 @@ impl Server {
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let wake = Arc::<WakeSignals>::default();
         let spec = Arc::new(spec);
-        if unstartable.is_none() {
+        if unstartable_state.is_none() {
             let task = Task {
                 name,
                 spec: spec.clone(),
@@ -192,7 +193,7 @@ impl Server {
         Self {
             spec,
             has_private_output: context.has_private_output,
-            watched: context.connector.watched.clone(),
+            watched_resources: context.connector.watched.clone(),
             snapshot_receiver,
             wake,
             _stop_on_drop: stop.clone().drop_guard(),
@@ -201,9 +202,9 @@ impl Server {
         }
     }
 
-    /// Returns the resources with listeners of this server, which is called `name`.
+    /// Returns the resources with listeners of this server. `name` is the name of the server.
     pub(crate) fn topics(&self, name: &ServerName) -> Arc<Topics> {
-        self.watched.topics_for(name)
+        self.watched_resources.topics_for(name)
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -215,7 +216,8 @@ impl Server {
         self.snapshot_receiver.borrow().state.word()
     }
 
-    /// Reconnects, in any state. From now on the server is not [settled](Self::settled).
+    /// Requests a new connection, in any state. Until its first attempt has ended, the server is not
+    /// [settled](Self::settled).
     pub(crate) fn reconnect(&self) {
         if !self.ended.is_cancelled() {
             self.wake.round.send_modify(|round| *round += 1);
@@ -224,9 +226,9 @@ impl Server {
 
     /// Returns whether the first attempt of the last requested round has ended.
     pub(crate) fn is_settled(&self) -> bool {
-        let requested = *self.wake.round.borrow();
+        let requested_round = *self.wake.round.borrow();
         let snapshot = self.snapshot_receiver.borrow();
-        snapshot.round.number >= requested && snapshot.attempts > 0
+        snapshot.round.number >= requested_round && snapshot.attempts > 0
     }
 
     /// Returns whether any attempt to connect has ended, in this round or an earlier one.
@@ -237,11 +239,11 @@ impl Server {
 
     /// Waits until the first attempt of the last requested round has ended.
     pub(crate) async fn settled(&self) {
-        let requested = *self.wake.round.borrow();
-        let mut published = self.snapshot_receiver.clone();
-        let is_settled = |snapshot: &Snapshot| snapshot.round.number >= requested && snapshot.attempts > 0;
+        let requested_round = *self.wake.round.borrow();
+        let mut snapshot_receiver = self.snapshot_receiver.clone();
+        let is_settled = |snapshot: &Snapshot| snapshot.round.number >= requested_round && snapshot.attempts > 0;
         // This fails if the server's task has ended, and there is nothing to wait for.
-        let _ = published.wait_for(is_settled).await;
+        let _ = snapshot_receiver.wait_for(is_settled).await;
     }
 
     /// Returns the moment at which the current round will have lasted for `limit`; `None` if that moment has passed. If
@@ -263,8 +265,8 @@ impl Server {
         self.ended.clone()
     }
 
-    /// Has the host connect again, without waiting for it, if the server has refused what its entry sends: the entry may
-    /// send something else by now. Does nothing in any other state.
+    /// Makes the host connect again if the server has refused the authorization of its entry, because the entry may
+    /// send other values by now. Does not wait for the attempt. Does nothing in any other state.
     pub(crate) fn try_again_if_refused(&self) {
         let snapshot = self.snapshot_receiver.borrow();
         if matches!(snapshot.state, State::NeedsAuth { .. }) && !snapshot.waits_for_sign_in() {
@@ -272,11 +274,11 @@ impl Server {
         }
     }
 
-    /// Waits for the link, until the next attempt to connect has ended. Wakes up a server that waits before that
-    /// attempt. The caller bounds the time.
+    /// Waits for the link, at most until the next attempt to connect has ended. If the server waits before that
+    /// attempt, ends the wait. The caller limits the time.
     pub(crate) async fn link(&self) -> Result<Link, Snapshot> {
-        let mut published = self.snapshot_receiver.clone();
-        let initial = published.borrow_and_update().clone();
+        let mut snapshot_receiver = self.snapshot_receiver.clone();
+        let initial = snapshot_receiver.borrow_and_update().clone();
         let mut current = initial.clone();
         loop {
             if let Some(link) = current.open_link() {
@@ -295,10 +297,10 @@ impl Server {
                 State::Connecting | State::Connected { .. } | State::ToolsFailed { .. } => {}
                 State::Disabled | State::PendingTrust | State::Disconnected => return Err(current),
             }
-            if published.changed().await.is_err() {
+            if snapshot_receiver.changed().await.is_err() {
                 return Err(current);
             }
-            current = published.borrow_and_update().clone();
+            current = snapshot_receiver.borrow_and_update().clone();
         }
     }
 }

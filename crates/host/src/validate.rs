@@ -3,10 +3,10 @@
 //!
 //! Schemas come from servers that may be hostile, and a few lines of JSON Schema can require exponential work: if each
 //! of `n` definitions refers to the next twice, a validation takes 2^n evaluations. A deadline does not help, because a
-//! thread that computes cannot be stopped. So the work is counted first. [`Validator::compile`] refuses a schema that
-//! unfolds to too many subschemas. [`Validator::validate`] counts the evaluations that the *instance* (the JSON to
-//! check) takes in the worst case, and only then runs the real validator. Regular expressions are counted by their size
-//! and by the length of the text.
+//! thread that computes cannot be stopped. So this module counts the work first. [`Validator::compile`] refuses a
+//! schema that unfolds to too many subschemas. [`Validator::validate`] counts the evaluations that the *instance* (the
+//! JSON to check) takes in the worst case, and only then runs the real validator. Regular expressions are counted by
+//! their size and by the length of the text.
 //!
 //! No `$ref` is ever fetched. Formats are not asserted. Neither function does IO, but both may take tens of
 //! milliseconds: do not call them on async threads.
@@ -63,7 +63,7 @@ const MAX_MESSAGE_BYTES: usize = 200;
 /// The most bytes of a compiled regular expression.
 const MAX_PATTERN_BYTES: usize = 2 << 20;
 
-/// How often a regular expression with look-around may backtrack.
+/// The most steps back of a regular expression with look-around.
 const MAX_BACKTRACKS: usize = 1_000;
 
 /// The reason why a schema is not used for validation. The tool itself can still be used.
@@ -201,7 +201,7 @@ impl fmt::Display for Mismatches<'_> {
 pub struct Validator {
     graph: Graph,
     #[cfg(feature = "schema-validation")]
-    inner: jsonschema::Validator,
+    validator: jsonschema::Validator,
 }
 
 impl Validator {
@@ -212,7 +212,7 @@ impl Validator {
     #[cfg(feature = "schema-validation")]
     pub fn compile(schema: &Value) -> Result<Self, SchemaProblem> {
         let graph = Graph::of(schema)?;
-        let inner = jsonschema::options()
+        let validator = jsonschema::options()
             .with_draft(draft(schema))
             .offline()
             .should_validate_formats(false)
@@ -221,7 +221,7 @@ impl Validator {
             )
             .build(schema)
             .map_err(|error| SchemaProblem::Invalid { reason: clipped_message(&Mismatch::of(&error)) })?;
-        Ok(Self { graph, inner })
+        Ok(Self { graph, validator })
     }
 
     /// Fails, because this library is built without the feature `schema-validation`.
@@ -241,13 +241,13 @@ impl Validator {
     #[cfg(feature = "schema-validation")]
     pub fn validate(&self, instance: &Value) -> Result<(), Unfit> {
         let steps = self.graph.cost(instance, MAX_STEPS).ok_or(Unfit::TooExpensive)?;
-        if self.inner.is_valid(instance) {
+        if self.validator.is_valid(instance) {
             return Ok(());
         }
         let errors: Vec<_> = if steps <= MAX_STEPS_FOR_ALL_MESSAGES {
-            self.inner.iter_errors(instance).take(MAX_MESSAGES).collect()
+            self.validator.iter_errors(instance).take(MAX_MESSAGES).collect()
         } else if steps <= MAX_STEPS_FOR_FIRST_MESSAGE {
-            self.inner.validate(instance).err().into_iter().collect()
+            self.validator.validate(instance).err().into_iter().collect()
         } else {
             Vec::new()
         };
@@ -275,6 +275,7 @@ impl Validator {
 
 #[cfg(feature = "schema-validation")]
 impl Mismatch {
+    /// Describes an error of the validator.
     fn of(error: &ValidationError<'_>) -> Self {
         let kind = match error.kind() {
             ValidationErrorKind::Required { property } => {
@@ -321,14 +322,14 @@ struct BoundedString {
 }
 
 impl fmt::Write for BoundedString {
-    fn write_str(&mut self, more: &str) -> fmt::Result {
+    fn write_str(&mut self, piece: &str) -> fmt::Result {
         const ELLIPSIS: &str = "…";
-        if self.text.len() + more.len() <= MAX_MESSAGE_BYTES - ELLIPSIS.len() {
-            self.text.push_str(more);
+        if self.text.len() + piece.len() <= MAX_MESSAGE_BYTES - ELLIPSIS.len() {
+            self.text.push_str(piece);
             return Ok(());
         }
-        let room = MAX_MESSAGE_BYTES - ELLIPSIS.len() - self.text.len();
-        self.text.push_str(&more[..more.floor_char_boundary(room)]);
+        let bytes_left = MAX_MESSAGE_BYTES - ELLIPSIS.len() - self.text.len();
+        self.text.push_str(&piece[..piece.floor_char_boundary(bytes_left)]);
         self.text.push_str(ELLIPSIS);
         Err(fmt::Error)
     }

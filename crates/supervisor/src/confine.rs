@@ -56,6 +56,7 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
     ExitCode::from(COULD_NOT_CONFINE)
 }
 
+/// Runs the stage that `words` name. Does not return if this process becomes the server.
 fn run_stage(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, Failure> {
     let (stage, words) = words.split_first().ok_or_else(|| Failure::refused("no stage"))?;
     let stage = Stage::from_word(stage).ok_or_else(|| Failure::refused("its stage is unknown"))?;
@@ -80,7 +81,7 @@ fn run_stage(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode,
             become_server(&command, without_namespaces)
         }
         Stage::NamespaceInit { keeper_pid, has_own_network } => {
-            namespaces::run_first(&command, keeper_pid, has_own_network, verdict)
+            namespaces::run_namespace_init(&command, keeper_pid, has_own_network, verdict)
         }
         Stage::Inside(isolation) => become_server(&command, Some(isolation)),
     }
@@ -106,8 +107,8 @@ impl Command<'_> {
         };
         let arguments = c_strings(&mut self.server_command.iter().map(|word| word.as_bytes().to_vec()))?;
         let environment = self.with_resolver_option(server_environment().collect(), has_no_namespaces);
-        let assignment = |(name, value): (OsString, OsString)| [name.as_bytes(), value.as_bytes()].join(&b'=');
-        let environment = c_strings(&mut environment.into_iter().map(assignment))?;
+        let to_assignment = |(name, value): (OsString, OsString)| [name.as_bytes(), value.as_bytes()].join(&b'=');
+        let environment = c_strings(&mut environment.into_iter().map(to_assignment))?;
         // `Ok` cannot happen: a successful `execve` does not return.
         match execve(&arguments[0], &arguments, &environment) {
             Ok(never) => match never {},
@@ -135,7 +136,7 @@ impl Command<'_> {
 /// The variable with the options of the C library's resolver.
 const RESOLVER_OPTIONS: &str = "RES_OPTIONS";
 
-/// Sets the limits of the confinement, none higher than the hard limit that this process has.
+/// Sets the limits of the confinement. A limit above the hard limit of this process is lowered to that.
 fn set_limits(confinement: &Confinement) -> Result<(), String> {
     let set_limit = |resource: Resource, name: &str, limit: u64| {
         let (_, hard_limit) = getrlimit(resource).map_err(|errno| format!("{name}: {errno}"))?;
@@ -158,12 +159,13 @@ fn set_limits(confinement: &Confinement) -> Result<(), String> {
 }
 
 /// Returns the limit of threads for a server that may have this many processes. The kernel counts all threads of the
-/// user, and not only those of the server, so the limit is added to the threads that there are now. It only stops a
-/// server that multiplies faster than the supervisor counts, and does not restrict root.
+/// user, and not only those of the server, so this adds the threads that exist now. The limit only stops a server that
+/// starts processes faster than the supervisor counts them. It does not restrict root.
 fn thread_limit(processes: u32) -> u64 {
     // `0.20 0.18 0.12 1/80 11206`: the number after the slash counts all threads of the system.
-    let load = std::fs::read_to_string("/proc/loadavg").ok();
-    let threads = load.as_deref().and_then(|text| text.split('/').nth(1)?.split(' ').next()?.parse::<u64>().ok());
+    let load_average = std::fs::read_to_string("/proc/loadavg").ok();
+    let threads =
+        load_average.as_deref().and_then(|text| text.split('/').nth(1)?.split(' ').next()?.parse::<u64>().ok());
     // If `/proc` cannot be read, assume many threads rather than refuse the server its first one.
     threads.unwrap_or(u64::from(u16::MAX)) + u64::from(processes) * THREADS_PER_PROCESS
 }

@@ -1,5 +1,5 @@
-//! Describes the confinement of a server, which is what a server in the sandbox may do, and converts it into words of a
-//! command line and back: the supervisor gets it from the host in that way.
+//! Describes the confinement of a server in the sandbox: the rights that the server has. Converts it into words of a
+//! command line and back, because the host passes it to the supervisor in that form.
 //!
 //! Each word is `NAME=VALUE`. A path keeps its bytes: it is everything after the `=`.
 
@@ -18,9 +18,9 @@ pub struct Confinement {
     pub own_folder: Option<PathBuf>,
     /// The home of the user. The server may not change its working folder if that contains the home.
     pub home: Option<PathBuf>,
-    /// The TCP ports that the server may connect to; `None`: any.
+    /// The TCP ports that the server may connect to; `None` allows all.
     pub connect: Option<Vec<u16>>,
-    /// The TCP ports that the server may listen on; `None`: any.
+    /// The TCP ports that the server may listen on; `None` allows all.
     pub bind: Option<Vec<u16>>,
     /// The most memory of each process, in bytes (`RLIMIT_DATA`).
     pub memory: Option<u64>,
@@ -40,7 +40,8 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// The files and folders that every confined server may read, and run programs from. Not all exist everywhere.
+    /// The files and folders that every confined server may read, and run programs from. Some do not exist on every
+    /// system.
     pub const SYSTEM: &[&str] = &[
         "/bin",
         "/etc",
@@ -95,7 +96,7 @@ impl Confinement {
         let mut words: Vec<OsString> = vec!["confined=yes".into()];
         words.extend(self.read.iter().map(|read| path_word("read=", read)));
         words.extend(self.write.iter().map(|write| path_word("write=", write)));
-        words.extend(self.own_folder.iter().map(|own| path_word("own=", own)));
+        words.extend(self.own_folder.iter().map(|folder| path_word("own=", folder)));
         words.extend(self.home.iter().map(|home| path_word("home=", home)));
         for (name, ports) in [("connect=", &self.connect), ("bind=", &self.bind)] {
             let Some(ports) = ports else { continue };
@@ -121,7 +122,7 @@ impl Confinement {
     pub(crate) fn from_words(words: &[OsString]) -> Option<Self> {
         let mut confinement = Self::default();
         for word in words {
-            let (name, value) = split(word)?;
+            let (name, value) = split_word(word)?;
             let number = || value.to_str()?.parse::<u64>().ok();
             let ports = || {
                 let ports = value.to_str()?.split(',').filter(|port| !port.is_empty());
@@ -151,7 +152,7 @@ impl Confinement {
 
 /// Splits a word into the name before its first `=`, and the value after it.
 #[cfg(target_os = "linux")]
-fn split(word: &OsStr) -> Option<(&str, &OsStr)> {
+fn split_word(word: &OsStr) -> Option<(&str, &OsStr)> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = word.as_bytes();
     let separator = bytes.iter().position(|byte| *byte == b'=')?;

@@ -46,8 +46,11 @@ pub enum ClientEnd {
 /// The removal of one container, to be carried out later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
+    /// The full path of the engine's client.
     engine: OsString,
+    /// The name of the container.
     name: OsString,
+    /// The environment of the engine's client; `None` for that of this process.
     env: Option<Vec<(OsString, OsString)>>,
 }
 
@@ -90,16 +93,16 @@ impl Removal {
     /// removing fails for a container that removes itself meanwhile, and in some versions for one that does not exist.
     ///
     /// After [`ClientEnd::Killed`], a container that is not listed is looked for once more. After
-    /// [`ClientEnd::EngineFailed`], an engine that does not answer does not run, and the container counts as gone.
+    /// [`ClientEnd::EngineFailed`], silence of the engine means that it does not run, so the container counts as gone.
     #[must_use]
     pub fn carry_out(&self, end: ClientEnd) -> bool {
         let deadline = Instant::now() + REMOVAL_LIMIT;
         // A killed client's last request may start the container after the first look-up, so look once more.
-        let mut more_checks = u32::from(end == ClientEnd::Killed);
+        let mut checks_left = u32::from(end == ClientEnd::Killed);
         loop {
             match self.is_listed(deadline) {
-                Some(false) if more_checks == 0 => return true,
-                Some(false) => more_checks -= 1,
+                Some(false) if checks_left == 0 => return true,
+                Some(false) => checks_left -= 1,
                 Some(true) => {
                     // With its anonymous volumes, as `run --rm` does.
                     self.run(&[OsStr::new("rm"), OsStr::new("--force"), OsStr::new("--volumes"), &self.name], deadline);
@@ -123,21 +126,21 @@ impl Removal {
         // The filter also finds longer names, but the name of the container ends with a random number.
         let mut filter = OsString::from("name=");
         filter.push(&self.name);
-        let words = ["ps", "--all", "--quiet", "--filter"].map(OsStr::new);
-        let answer = self.run(&[words.as_slice(), &[&filter]].concat(), deadline)?;
+        let arguments = ["ps", "--all", "--quiet", "--filter"].map(OsStr::new);
+        let answer = self.run(&[arguments.as_slice(), &[&filter]].concat(), deadline)?;
         Some(!answer.trim_ascii().is_empty())
     }
 
-    /// Runs the engine's client with `words`; returns its output, if it succeeded in time.
-    fn run(&self, words: &[&OsStr], deadline: Instant) -> Option<Vec<u8>> {
+    /// Runs the engine's client with `arguments`. Returns its output if it succeeds in time.
+    fn run(&self, arguments: &[&OsStr], deadline: Instant) -> Option<Vec<u8>> {
         let mut command = Command::new(&self.engine);
-        command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         if let Some(env) = &self.env {
             command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
         }
         let mut child = command.spawn().ok()?;
-        let succeeded = wait_or_kill(&mut child, deadline.min(Instant::now() + COMMAND_LIMIT));
-        let mut pipe = child.stdout.take().filter(|_| succeeded)?;
+        let has_succeeded = wait_or_kill(&mut child, deadline.min(Instant::now() + COMMAND_LIMIT));
+        let mut pipe = child.stdout.take().filter(|_| has_succeeded)?;
         let mut answer = vec![0; MAX_ANSWER_BYTES];
         // Do not wait for the end of the output: a process that the client has started may hold the pipe open.
         let length = if is_readable(&pipe) { pipe.read(&mut answer).ok()? } else { 0 };

@@ -1,6 +1,6 @@
 //! Determines the files and folders that a confined server (one in the sandbox) may reach: those of the system that
-//! every program needs, its own installation, its working folder, and what its entry names. An *entry* is the server's
-//! configuration.
+//! every program needs, its own installation, its working folder, and those that its entry names. An *entry* is the
+//! server's configuration.
 
 #![expect(
     clippy::disallowed_methods,
@@ -20,16 +20,16 @@ use crate::spawn::server_variable;
 use crate::stage::Command;
 
 /// The subfolders of an installation that its programs read, if the installation is directly in the home.
-const PROGRAM_PARTS: &[&str] =
+const PROGRAM_SUBFOLDERS: &[&str] =
     &["bin", "sbin", "shims", "libexec", "lib", "lib64", "install", "plugins", "version", "versions"];
 
 /// A file or folder that the server may reach.
 pub(crate) struct Grant {
-    pub(crate) opened: OpenedPath,
+    pub(crate) opened_path: OpenedPath,
     pub(crate) permission: Permission,
 }
 
-/// What the server may do with a file or folder.
+/// The rights of the server to a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permission {
     /// Read it, and run it.
@@ -41,8 +41,8 @@ pub(crate) enum Permission {
 }
 
 impl Command<'_> {
-    /// Returns everything that this server may reach and that exists. `is_in_namespaces` says that this process is in
-    /// the server's namespaces. These contain only what was granted, so it is then safe to follow every link.
+    /// Returns everything that this server may reach and that exists. `is_in_namespaces` says whether this process is
+    /// in the server's namespaces. These contain only granted files, so it is then safe to follow every link.
     ///
     /// # Errors
     /// If a file or folder that the entry names does not exist, or if the path to it goes through a link that a server
@@ -50,16 +50,16 @@ impl Command<'_> {
     pub(crate) fn grants(&self, is_in_namespaces: bool) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();
-        // Leaves out what does not exist or must not be followed.
-        let mut add = |opened: Result<OpenedPath, PathError>, permission: Permission| {
-            grants.extend(opened.ok().map(|opened| Grant { opened, permission }));
+        // Adds only paths that exist and may be followed.
+        let mut add = |opened_path: Result<OpenedPath, PathError>, permission: Permission| {
+            grants.extend(opened_path.ok().map(|opened_path| Grant { opened_path, permission }));
         };
-        let refuses_none = |_: &Path, _: &Stat| false;
+        let refuse_no_link = |_: &Path, _: &Stat| false;
         for path in Confinement::SYSTEM {
-            add(reach(Path::new(path), refuses_none), Permission::Read);
+            add(reach(Path::new(path), refuse_no_link), Permission::Read);
         }
         for path in Confinement::DEVICES {
-            add(reach(Path::new(path), refuses_none), Permission::Device);
+            add(reach(Path::new(path), refuse_no_link), Permission::Device);
         }
         // If the entry names no home, use the one in the server's environment.
         let home = confinement.home.clone().or_else(|| server_variable("HOME").map(PathBuf::from));
@@ -73,23 +73,23 @@ impl Command<'_> {
             add(Ok(folder), Permission::Write);
         }
         if let Some(path) = &confinement.own_folder {
-            add(reach(path, refuses_none), Permission::Write);
+            add(reach(path, refuse_no_link), Permission::Write);
         }
-        let configured =
+        let configured_paths =
             [(&confinement.read, "read", Permission::Read), (&confinement.write, "write", Permission::Write)];
-        for (paths, field, permission) in configured {
+        for (paths, field, permission) in configured_paths {
             for path in paths {
                 // A path in an entry is relative to the working folder.
                 let path = &working_folder.join(path);
-                let opened = reach(path, |link, folder| !is_in_namespaces && server_could_have_made(link, folder));
-                match opened {
+                let opened_path = reach(path, |link, folder| !is_in_namespaces && server_could_have_made(link, folder));
+                match opened_path {
                     Err(PathError::Error(error)) => {
                         return Err(format!("`sandbox.{field}` names {}: {error}", path.display()));
                     }
                     Err(PathError::Link(link)) => {
                         return Err(untrusted_link_error(&format!("`sandbox.{field}`"), path, &link));
                     }
-                    opened => add(opened, permission),
+                    opened_path => add(opened_path, permission),
                 }
             }
         }
@@ -97,7 +97,7 @@ impl Command<'_> {
     }
 }
 
-/// Returns the message that the path in `field` of an entry is not followed, because of `link` in it.
+/// Returns the error for the path in `field` of an entry, which is not followed because of `link` in it.
 pub(crate) fn untrusted_link_error(field: &str, path: &Path, link: &Path) -> String {
     let (path, link) = (path.display(), link.display());
     format!(
@@ -110,8 +110,8 @@ pub(crate) fn untrusted_link_error(field: &str, path: &Path, link: &Path) -> Str
 fn writable_working_folder(home: Option<&Path>) -> Option<OpenedPath> {
     let folder = OpenedPath::working_folder().ok()?;
     let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
-    let holds_home = home.is_some_and(|home| home.starts_with(&folder.real_path));
-    (folder.real_path != Path::new("/") && !holds_home).then_some(folder)
+    let contains_home = home.is_some_and(|home| home.starts_with(&folder.real_path));
+    (folder.real_path != Path::new("/") && !contains_home).then_some(folder)
 }
 
 /// The folders of a home in which tools install programs, and links to programs.
@@ -166,42 +166,43 @@ impl Installations {
     /// Looks both at the path as it is given and at the path to which its links lead. For a program of a Python virtual
     /// environment, the result includes the installation of that Python.
     fn folders_for(&self, program: &Path) -> Vec<PathBuf> {
-        let resolved = |program: &Path| self.open(program).ok().map(|opened| opened.real_path);
-        let programs = [Some(program.to_owned()), resolved(program)];
-        let pythons = programs.clone().map(|program| resolved(&program?.with_file_name("python")));
+        let real_path_of = |program: &Path| self.open(program).ok().map(|opened_path| opened_path.real_path);
+        let programs = [Some(program.to_owned()), real_path_of(program)];
+        let pythons = programs.clone().map(|program| real_path_of(&program?.with_file_name("python")));
         let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
         programs
             .into_iter()
             .flatten()
             .chain(pythons)
-            .flat_map(|program| installation_of(&program, &self.homes))
+            .flat_map(|program| installation_folders_of(&program, &self.homes))
             .collect()
     }
 
-    /// Follows a path to an installation. A server or a project can make links, so this follows only links that are in
-    /// an installation folder, lead to one, or lead from `node_modules/.bin` into the same `node_modules`.
+    /// Follows a path to an installation. A server or a project can make links. So a link must be in an installation
+    /// folder, lead to one, or lead from `node_modules/.bin` into the same `node_modules`.
     fn open(&self, path: &Path) -> Result<OpenedPath, PathError> {
         let mut untrusted_links = Vec::new();
-        let opened = reach(path, |link, folder| {
+        let opened_path = reach(path, |link, folder| {
             if !self.is_in_namespaces && server_could_have_made(link, folder) && !self.contains(link) {
                 untrusted_links.push(link.to_owned());
             }
             false
         })?;
-        let stays_in_modules = |link: &PathBuf| {
+        let stays_in_node_modules = |link: &PathBuf| {
             let bin = link.parent().filter(|bin| bin.ends_with("node_modules/.bin"));
-            bin.and_then(Path::parent).is_some_and(|modules| opened.real_path.starts_with(modules))
+            bin.and_then(Path::parent).is_some_and(|modules| opened_path.real_path.starts_with(modules))
         };
-        match untrusted_links.into_iter().find(|link| !stays_in_modules(link)) {
-            Some(link) if !self.contains(&opened.real_path) => Err(PathError::Link(link)),
-            _ => Ok(opened),
+        match untrusted_links.into_iter().find(|link| !stays_in_node_modules(link)) {
+            Some(link) if !self.contains(&opened_path.real_path) => Err(PathError::Link(link)),
+            _ => Ok(opened_path),
         }
     }
 
     /// Returns whether `path` is in a folder in which programs are installed.
     fn contains(&self, path: &Path) -> bool {
-        let in_home = |home: &PathBuf| INSTALL_FOLDERS.iter().any(|name| path.starts_with(home.join(name)));
-        is_system_path(path) || self.homes.iter().any(in_home)
+        let is_in_install_folder =
+            |home: &PathBuf| INSTALL_FOLDERS.iter().any(|name| path.starts_with(home.join(name)));
+        is_system_path(path) || self.homes.iter().any(is_in_install_folder)
     }
 }
 
@@ -217,16 +218,16 @@ fn is_installed_python(program: &Path) -> bool {
 /// Returns the installation of `program`: the folder that contains its `bin`. If that folder is directly in the home,
 /// returns only its subfolders that certainly belong to programs: `~/.cargo` and `~/.docker` have keys beside their
 /// `bin`.
-fn installation_of(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
-    let holds_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
-    let Some(folder) = program.parent().filter(|folder| !holds_home(folder)) else {
+fn installation_folders_of(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
+    let contains_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
+    let Some(folder) = program.parent().filter(|folder| !contains_home(folder)) else {
         return vec![program.to_owned()];
     };
     let is_bin = ["bin", "sbin", "shims", "libexec"].iter().any(|name| folder.file_name() == Some(OsStr::new(name)));
-    match folder.parent().filter(|parent| is_bin && !holds_home(parent) && *parent != Path::new("/")) {
+    match folder.parent().filter(|parent| is_bin && !contains_home(parent) && *parent != Path::new("/")) {
         None => vec![folder.to_owned()],
         Some(parent) if homes.iter().any(|home| parent.parent() == Some(home)) => {
-            PROGRAM_PARTS.iter().map(|part| parent.join(part)).collect()
+            PROGRAM_SUBFOLDERS.iter().map(|part| parent.join(part)).collect()
         }
         Some(parent) => vec![parent.to_owned()],
     }

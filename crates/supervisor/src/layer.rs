@@ -32,9 +32,9 @@ macro_rules! layers {
                 }
             }
 
-            /// Returns what the layer protects on this system, or why it protects nothing, for users. Blocks for some
-            /// milliseconds: to find out about namespaces, this starts the running program once more, which must call
-            /// [`run_if_asked`](crate::run_if_asked).
+            /// Returns a text for users: what the layer protects on this system, or why it protects nothing. Blocks for
+            /// some milliseconds. To find out about namespaces, it starts the running program once more, which must
+            /// call [`run_if_asked`](crate::run_if_asked).
             #[must_use]
             pub fn coverage(self) -> String {
                 #[cfg(target_os = "linux")]
@@ -45,11 +45,11 @@ macro_rules! layers {
                 "not in this system: an entry with `sandbox` does not start".to_owned()
             }
 
-            /// Takes from this process, which becomes the server, the rights that the server must not have.
+            /// Takes the rights from this process that the server must not have. This process then becomes the server.
             ///
             /// # Errors
-            /// Why the server must not start: the system cannot enforce this layer, or its entry names what is not
-            /// there.
+            /// The reason why the server must not start: the system cannot enforce this layer, or the entry names a
+            /// file that does not exist.
             #[cfg(target_os = "linux")]
             pub(crate) fn apply(self, command: &Command<'_>, isolation: Option<Isolation>) -> Result<(), String> {
                 match self {
@@ -62,7 +62,8 @@ macro_rules! layers {
 
 // Every layer: its name for users, and the module with its functions `apply` and `coverage`.
 layers! {
-    /// Processes, shared memory, and the files that no entry names. The only layer that a system may lack.
+    /// Processes, shared memory, and the files that no entry names. A server also starts where the system lacks this
+    /// layer.
     Namespaces "namespaces" namespaces;
     /// Files, TCP ports and signals.
     Landlock "landlock" ruleset;

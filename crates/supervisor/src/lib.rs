@@ -62,7 +62,7 @@
 //!        ▼
 //!     confine                              gives up what the server may not do, and becomes the server
 //!        └──► layer                        the layers of the sandbox: its processes and files (`namespaces`, with the
-//!              │                           first process in them), files and ports (`ruleset`), system calls (`seccomp`)
+//!              │                           init process in them), files and ports (`ruleset`), system calls (`seccomp`)
 //!              ├──► root                   the tree of files in the namespaces
 //!              └──► grants ──► reach ──► links   each path followed once and held open
 //!

@@ -1,4 +1,4 @@
-//! Finds out whether a process belongs to a server, which means that one of its ancestors is a supervisor.
+//! Finds out whether a process belongs to a server: whether one of its ancestors is a supervisor.
 //!
 //! A supervisor is the process that watches one server. Orphans below it become its children
 //! (`PR_SET_CHILD_SUBREAPER`), so a process of a server stays below it even if its parent dies. A process may be in a
@@ -25,7 +25,7 @@ const MAX_ATTEMPTS: usize = 5;
 /// How many bytes of a command line to read: enough for the program and its first argument.
 const MAX_COMMAND_LINE_BYTES: u64 = 16 * 1024;
 
-/// Where a process comes from.
+/// The origin of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lineage {
     /// None of its ancestors is a supervisor.
@@ -67,8 +67,9 @@ impl Lineage {
                 return is_of_another_user(process.parent()).then_some(Self::Unsupervised);
             };
             // If the parent is younger than its child, the real parent has ended and its id was reused.
-            let is_its_parent = parent.started() <= process.started() && Process::read(process.pid())? == process;
-            if !is_its_parent {
+            let is_real_parent =
+                parent.start_time() <= process.start_time() && Process::read(process.pid())? == process;
+            if !is_real_parent {
                 return None;
             }
             process = parent;
@@ -77,16 +78,20 @@ impl Lineage {
     }
 }
 
-/// Whether the process `pid` exists, but this process may not send it signals.
+/// Returns whether the process `pid` exists, but this process may not send it signals.
 fn is_of_another_user(pid: i32) -> bool {
     kill(Pid::from_raw(pid), None) == Err(Errno::EPERM)
 }
 
-/// Whether the process `pid` was started as a supervisor; `None` when there is none.
+/// Returns whether the process `pid` was started as a supervisor; `None` if there is no such process.
 fn is_supervisor(pid: i32) -> Option<bool> {
-    let mut line = Vec::new();
-    File::open(format!("/proc/{pid}/cmdline")).ok()?.take(MAX_COMMAND_LINE_BYTES).read_to_end(&mut line).ok()?;
-    Some(line.split(|byte| *byte == 0).nth(1) == Some(MARKER.as_bytes()))
+    let mut command_line = Vec::new();
+    File::open(format!("/proc/{pid}/cmdline"))
+        .ok()?
+        .take(MAX_COMMAND_LINE_BYTES)
+        .read_to_end(&mut command_line)
+        .ok()?;
+    Some(command_line.split(|byte| *byte == 0).nth(1) == Some(MARKER.as_bytes()))
 }
 
 #[cfg(test)]

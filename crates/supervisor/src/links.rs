@@ -18,41 +18,41 @@ use crate::confinement::Confinement;
 /// The most links that are followed in one path: as many as the kernel follows.
 pub(crate) const MAX_LINKS: usize = 40;
 
-/// Follows `path` from the root on, and returns where it leads. `read_link` gets each path on the way, and returns the
-/// target if that path is a link to follow.
+/// Follows `path` from the root on, and returns the path to which it leads. `read_link` gets each path on the way. If
+/// that path is a link to follow, `read_link` returns its target.
 ///
 /// # Errors
 /// Those of `read_link`, and `ELOOP` for more than [`MAX_LINKS`] links.
 fn walk(path: &Path, mut read_link: impl FnMut(&Path) -> io::Result<Option<PathBuf>>) -> io::Result<PathBuf> {
     let mut current = PathBuf::from("/");
-    let mut rest: VecDeque<OsString> = parts(path).collect();
-    let mut links = 0;
-    while let Some(part) = rest.pop_front() {
-        if part == ".." {
+    let mut remaining_names: VecDeque<OsString> = path_names(path).collect();
+    let mut link_count = 0;
+    while let Some(name) = remaining_names.pop_front() {
+        if name == ".." {
             current.pop();
             continue;
         }
-        let next = current.join(part);
-        let Some(target) = read_link(&next)? else {
-            current = next;
+        let next_path = current.join(name);
+        let Some(target) = read_link(&next_path)? else {
+            current = next_path;
             continue;
         };
-        links += 1;
-        if links > MAX_LINKS {
+        link_count += 1;
+        if link_count > MAX_LINKS {
             return Err(Errno::ELOOP.into());
         }
         if target.is_absolute() {
             current = PathBuf::from("/");
         }
-        for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
-            rest.push_front(part);
+        for name in path_names(&target).collect::<Vec<_>>().into_iter().rev() {
+            remaining_names.push_front(name);
         }
     }
     Ok(current)
 }
 
 /// Returns the names in a path, `..` among them, without `/` and `.`.
-pub(crate) fn parts(path: &Path) -> impl Iterator<Item = OsString> {
+pub(crate) fn path_names(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some(OsString::from("..")),
@@ -60,9 +60,9 @@ pub(crate) fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-/// Returns whether a server or a project of the user could have made `link`. That is so if this user may change
-/// the folder of the link, which belongs to `owner` and has this `mode`. `owner` is compared only with this user,
-/// because a user namespace shows all other users under the same number.
+/// Returns whether a server or a project of the user could have made `link`: whether this user may change the folder of
+/// the link. `owner` and `mode` are those of that folder. `owner` is compared only with this user, because a user
+/// namespace shows all other users under the same number.
 pub(crate) fn is_untrusted_link(link: &Path, owner: u32, mode: u32) -> bool {
     if mode & 0o022 != 0 {
         return true;
@@ -71,8 +71,8 @@ pub(crate) fn is_untrusted_link(link: &Path, owner: u32, mode: u32) -> bool {
     let folder = link.parent().unwrap_or(link);
     // `/` and `/var` hold links of the system, such as `/bin` and `/var/run`. They are not in `SYSTEM`, because that
     // would let every confined server read all that is below them.
-    let is_system = [Path::new("/"), Path::new("/var")].contains(&folder) || is_system_path(folder);
-    owner == geteuid().as_raw() && !(geteuid().is_root() && is_system)
+    let is_system_folder = [Path::new("/"), Path::new("/var")].contains(&folder) || is_system_path(folder);
+    owner == geteuid().as_raw() && !(geteuid().is_root() && is_system_folder)
 }
 
 /// Returns whether `path` belongs to the system, so that every confined server may read it.
@@ -84,19 +84,19 @@ pub(crate) fn is_system_path(path: &Path) -> bool {
 /// made.
 #[must_use]
 pub fn first_untrusted_link(path: &Path) -> Option<PathBuf> {
-    let mut found = None;
+    let mut untrusted_link = None;
     // An error ends the search: nothing can be reached behind that path.
-    let _ = walk(path, |next| {
-        // Do not follow a path that is not a link, or a link that cannot be read.
-        let Ok(target) = next.read_link() else { return Ok(None) };
-        let folder = next.parent().unwrap_or(next).metadata()?;
-        if is_untrusted_link(next, folder.uid(), folder.mode()) {
-            found = Some(next.to_owned());
+    let _ = walk(path, |next_path| {
+        // A path without a readable target is no link to follow.
+        let Ok(target) = next_path.read_link() else { return Ok(None) };
+        let folder = next_path.parent().unwrap_or(next_path).metadata()?;
+        if is_untrusted_link(next_path, folder.uid(), folder.mode()) {
+            untrusted_link = Some(next_path.to_owned());
             return Ok(None);
         }
         Ok(Some(target))
     });
-    found
+    untrusted_link
 }
 
 #[cfg(test)]

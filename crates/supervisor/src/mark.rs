@@ -3,11 +3,10 @@
 //!
 //! Such a process may have left its group, its session and its parent, and may have changed its name and its
 //! environment. But it has inherited its resource limits. The mark is the hard limit `RLIMIT_RTTIME`, which is
-//! otherwise unlimited: the supervisor sets it to a number that holds its own process id and the low bits of its start
-//! time, and that is so high that it limits nothing. This needs no record on disk, which could be wrong: the processes
-//! that were left behind are exactly those with the mark of a supervisor that no longer exists. A process can only
-//! remove the mark by lowering the limit, and the system call filter (`layer/seccomp`) forbids that to confined
-//! servers.
+//! otherwise unlimited. The supervisor sets it to a number with its own process id and the low bits of its start time.
+//! The number is so high that it limits nothing. This needs no record on disk, which could be wrong: the processes that
+//! were left behind are exactly those with the mark of a supervisor that no longer exists. A process can only remove
+//! the mark by lowering the limit, and the system call filter (`layer/seccomp`) forbids that to confined servers.
 
 #![expect(clippy::disallowed_methods, reason = "the process table is a folder of files")]
 
@@ -55,8 +54,10 @@ impl Mark {
         Some(Self::from_identity(table::identity(i32::try_from(supervisor).ok()?)?))
     }
 
-    fn from_identity(id: Identity) -> Self {
-        Self(((id.pid().unsigned_abs() as u64 & PART_MASK) << PID_SHIFT) | (id.started() & PART_MASK))
+    fn from_identity(supervisor: Identity) -> Self {
+        Self(
+            ((supervisor.pid().unsigned_abs() as u64 & PART_MASK) << PID_SHIFT) | (supervisor.start_time() & PART_MASK),
+        )
     }
 
     /// Returns the mark in a hard limit; `None` if the limit is no mark.
@@ -79,28 +80,28 @@ impl Mark {
 /// Marks this process, and all that it starts from here on, as belonging to this supervisor.
 pub(crate) fn mark_this_process() {
     let Some(mark) = Mark::of_supervisor(std::process::id()) else { return };
-    let inherited = getrlimit(Resource::Rttime).maximum.filter(|limit| Mark::from_limit(*limit).is_some());
-    let level_above = inherited.map(|limit| (limit >> LEVEL_SHIFT) & LEVEL_MASK);
+    let inherited_limit = getrlimit(Resource::Rttime).maximum.filter(|limit| Mark::from_limit(*limit).is_some());
+    let level_above = inherited_limit.map(|limit| (limit >> LEVEL_SHIFT) & LEVEL_MASK);
     let level = level_above.map_or(LEVEL_MASK, |level| level.saturating_sub(1));
     let limit = Some(mark.limit(level));
-    // This may fail below 16 levels, where the limit cannot get lower. The host then still finds most of these
-    // processes by their session.
+    // More than 16 levels of nesting would need a lower limit than there is, so this may fail there. The host then
+    // still finds most of these processes by their session.
     let _ = setrlimit(Resource::Rttime, Rlimit { current: limit, maximum: limit });
 }
 
 /// Returns the living processes of this process namespace with a mark that `matches` accepts.
-fn find_marked(matches: impl Fn(Mark) -> bool) -> Vec<Identity> {
-    let namespace = |pid: &str| Path::new("/proc").join(pid).join("ns/pid").read_link().ok();
-    let Some(own_namespace) = namespace("self") else { return Vec::new() };
+fn find_marked_processes(matches: impl Fn(Mark) -> bool) -> Vec<Identity> {
+    let namespace_of = |pid: &str| Path::new("/proc").join(pid).join("ns/pid").read_link().ok();
+    let Some(own_namespace) = namespace_of("self") else { return Vec::new() };
     let is_marked = |pid: i32| {
         let mark = read_mark(pid).filter(|mark| matches(*mark));
         // For a process of another process namespace, the id of its supervisor means another process here.
-        mark.is_some() && namespace(&pid.to_string()).is_some_and(|namespace| namespace == own_namespace)
+        mark.is_some() && namespace_of(&pid.to_string()).is_some_and(|namespace| namespace == own_namespace)
     };
     // Reading a file of `/proc` is slow, and almost no process is marked, so read the files of marked processes only.
     // Meanwhile, the system may have given the id to another process, so check the mark again.
-    let marked = table::ids().into_iter().filter(|pid| is_marked(*pid)).filter_map(table::identity);
-    marked.filter(|id| is_marked(id.pid()) && id.is_alive()).collect()
+    let marked_processes = table::ids().into_iter().filter(|pid| is_marked(*pid)).filter_map(table::identity);
+    marked_processes.filter(|id| is_marked(id.pid()) && id.is_alive()).collect()
 }
 
 /// Returns the mark of the process with this id, if it has one. For almost every process, one system call answers that,
@@ -108,8 +109,8 @@ fn find_marked(matches: impl Fn(Mark) -> bool) -> Vec<Identity> {
 fn read_mark(pid: i32) -> Option<Mark> {
     let limit = match hard_limit(pid) {
         Ok(limit) => Some(limit),
-        // The system refuses the call even when only the groups differ, so ask `/proc`, but not for a process of
-        // another user, which this one may not signal.
+        // The system refuses the call even if only the groups differ. Then ask `/proc`, unless the process belongs to
+        // another user: this process may not signal such a process.
         Err(_) if kill(Pid::from_raw(pid), None).is_ok() => hard_limit_in_proc(pid),
         Err(_) => None,
     };
@@ -136,34 +137,34 @@ fn hard_limit_in_proc(pid: i32) -> Option<u64> {
 /// Returns the living processes with this mark, without their supervisor.
 pub fn marked_with(mark: Mark) -> Vec<Identity> {
     // The id has 22 bits, so it always fits.
-    let supervisor = i32::try_from(mark.0 >> PID_SHIFT).unwrap_or_default();
-    find_marked(|found| found == mark).into_iter().filter(|id| id.pid() != supervisor).collect()
+    let supervisor_pid = i32::try_from(mark.0 >> PID_SHIFT).unwrap_or_default();
+    find_marked_processes(|other_mark| other_mark == mark).into_iter().filter(|id| id.pid() != supervisor_pid).collect()
 }
 
 /// Kills the processes that were left behind when supervisors were killed together with their hosts. Returns how many
 /// it found. Blocks while it reads the process table, and until the processes have ended, for 2 s at most.
 pub fn kill_leftovers() -> usize {
-    kill_all(|| find_marked(Mark::supervisor_has_ended), Instant::now() + KILL_LIMIT)
+    kill_all(|| find_marked_processes(Mark::supervisor_has_ended), Instant::now() + KILL_LIMIT)
 }
 
 /// Kills the processes that `find` returns until it returns none, or until `deadline`. Returns how many it found.
 fn kill_all(find: impl Fn() -> Vec<Identity>, deadline: Instant) -> usize {
-    let mut found = HashSet::new();
+    let mut found_ids = HashSet::new();
     loop {
-        let remaining = find();
-        if remaining.is_empty() {
-            return found.len();
+        let remaining_ids = find();
+        if remaining_ids.is_empty() {
+            return found_ids.len();
         }
-        // A stopped process starts no other: stop all before killing the first. At the deadline, kill those found so
-        // far, so that none stays stopped on a system where reading the table takes long.
+        // A stopped process starts no other process, so stop all before killing the first. At the deadline, kill those
+        // found so far: none may stay stopped on a system where reading the table takes long.
         let is_past_deadline = Instant::now() >= deadline;
-        let new_count = remaining.iter().filter(|id| found.insert(**id)).count();
+        let new_count = remaining_ids.iter().filter(|id| found_ids.insert(**id)).count();
         let must_stop = new_count > 0 && !is_past_deadline;
-        for id in &remaining {
+        for id in &remaining_ids {
             id.signal(if must_stop { Signal::SIGSTOP } else { Signal::SIGKILL });
         }
         if is_past_deadline {
-            return found.len();
+            return found_ids.len();
         }
         if new_count == 0 {
             std::thread::sleep(RESCAN_INTERVAL);

@@ -13,12 +13,12 @@ pub const ORDERS_FD: i32 = 3;
 /// The file descriptor on which the supervisor writes reports.
 pub const REPORTS_FD: i32 = 4;
 
-/// The file descriptor on which a launcher (a process on the way to a confined server) reports to its supervisor why
-/// the server did not start.
+/// The file descriptor on which a launcher (a process that becomes a confined server, or starts it) reports to its
+/// supervisor why the server did not start.
 #[cfg(target_os = "linux")]
 pub(crate) const VERDICT_FD: i32 = 3;
 
-/// The file descriptor on which the first process of the namespaces reports the signal that killed the server.
+/// The file descriptor on which the init process of the namespaces reports the signal that killed the server.
 #[cfg(target_os = "linux")]
 pub(crate) const EXIT_FD: i32 = 4;
 
@@ -77,7 +77,7 @@ impl fmt::Display for Exit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The server runs and has this process id. This is the first report. If the server could not be started, one of
-    /// the next three comes instead, and is the only report.
+    /// the next three is the only report.
     Started(u32),
     /// The supervisor could not enter the working folder, with this `errno`.
     FolderFailed(i32),
@@ -85,7 +85,7 @@ pub enum Report {
     SpawnFailed(i32),
     /// The supervisor did not start the server, because it could not be confined. The last line of stderr says why.
     ConfineFailed,
-    /// The server ended; the supervisor is ending what it left behind.
+    /// The server ended; the supervisor is ending the processes that the server left behind.
     Ended(Exit),
     /// The supervisor ends.
     Finished {
@@ -127,17 +127,17 @@ impl FromStr for Report {
     fn from_str(line: &str) -> Result<Self, UnknownReport> {
         let (word, number) = line.split_once(' ').ok_or(UnknownReport)?;
         let number: i32 = number.parse().map_err(|_| UnknownReport)?;
-        let unsigned = u32::try_from(number).map_err(|_| UnknownReport);
+        let unsigned_number = u32::try_from(number).map_err(|_| UnknownReport);
         Ok(match word {
-            "started" => Self::Started(unsigned?),
+            "started" => Self::Started(unsigned_number?),
             "folder-failed" => Self::FolderFailed(number),
             "spawn-failed" => Self::SpawnFailed(number),
             "confine-failed" => Self::ConfineFailed,
-            "overrun" => Self::Ended(Exit::TooManyProcesses(unsigned?)),
+            "overrun" => Self::Ended(Exit::TooManyProcesses(unsigned_number?)),
             "exited" => Self::Ended(Exit::Code(number)),
             "signalled" => Self::Ended(Exit::Signal(number)),
             "ended" => Self::Ended(Exit::Unknown),
-            "finished" => Self::Finished { left_behind: unsigned? },
+            "finished" => Self::Finished { left_behind: unsigned_number? },
             _ => return Err(UnknownReport),
         })
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat};
 
-use crate::links::{MAX_LINKS, is_untrusted_link, parts};
+use crate::links::{MAX_LINKS, is_untrusted_link, path_names};
 
 /// A file or folder, held open (`O_PATH`).
 pub(crate) struct OpenedPath {
@@ -68,46 +68,46 @@ pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) 
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = open("/", flags | OFlags::DIRECTORY, Mode::empty())?;
-    // The part of the path that was followed: the name of each file below the root, held open.
-    let mut followed: Vec<(OsString, OwnedFd)> = Vec::new();
-    let mut rest: VecDeque<OsString> = parts(path).collect();
+    // The part of the path that was followed: the name of each file and folder below the root, and its descriptor.
+    let mut followed_files: Vec<(OsString, OwnedFd)> = Vec::new();
+    let mut remaining_names: VecDeque<OsString> = path_names(path).collect();
     let mut links = Vec::new();
-    while let Some(part) = rest.pop_front() {
-        if part == ".." {
-            followed.pop();
+    while let Some(name) = remaining_names.pop_front() {
+        if name == ".." {
+            followed_files.pop();
             continue;
         }
-        let folder = followed.last().map_or(root.as_fd(), |(_, folder)| folder.as_fd());
-        let next = openat(folder, &part, flags | OFlags::NOFOLLOW, Mode::empty())?;
-        if FileType::from_raw_mode(fstat(&next)?.st_mode) != FileType::Symlink {
-            followed.push((part, next));
+        let folder = followed_files.last().map_or(root.as_fd(), |(_, folder)| folder.as_fd());
+        let next_file = openat(folder, &name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&next_file)?.st_mode) != FileType::Symlink {
+            followed_files.push((name, next_file));
             continue;
         }
-        let link = joined_path(&followed).join(part);
+        let link = joined_path(&followed_files).join(name);
         if refuses(&link, &fstat(folder)?) {
             return Err(PathError::Link(link));
         }
         if links.len() == MAX_LINKS {
             return Err(PathError::Error(Errno::ELOOP.into()));
         }
-        // With an empty path, `readlinkat` reads the link that `next` holds open. Opened by its name once more, it
-        // could be another link.
-        let target = PathBuf::from(OsString::from_vec(readlinkat(&next, "", Vec::new())?.into_bytes()));
+        // With an empty path, `readlinkat` reads the link that `next_file` holds open. Its name could lead to another
+        // link by now.
+        let target = PathBuf::from(OsString::from_vec(readlinkat(&next_file, "", Vec::new())?.into_bytes()));
         if target.is_absolute() {
-            followed.clear();
+            followed_files.clear();
         }
-        for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
-            rest.push_front(part);
+        for name in path_names(&target).collect::<Vec<_>>().into_iter().rev() {
+            remaining_names.push_front(name);
         }
         links.push((link, target));
     }
-    let real_path = joined_path(&followed);
-    OpenedPath::new(followed.pop().map_or(root, |(_, file)| file), real_path, links)
+    let real_path = joined_path(&followed_files);
+    OpenedPath::new(followed_files.pop().map_or(root, |(_, file)| file), real_path, links)
 }
 
-/// Returns the full path of the names in `followed`.
-fn joined_path(followed: &[(OsString, OwnedFd)]) -> PathBuf {
-    Path::new("/").join(followed.iter().map(|(part, _)| part).collect::<PathBuf>())
+/// Returns the path that the names of `files` form.
+fn joined_path(files: &[(OsString, OwnedFd)]) -> PathBuf {
+    Path::new("/").join(files.iter().map(|(name, _)| name).collect::<PathBuf>())
 }
 
 /// Returns whether a server could have made `link`, given the `stat` of the folder that contains it.

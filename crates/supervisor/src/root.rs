@@ -46,30 +46,30 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
 /// # Errors
 /// The system's error. This process can then no longer become the server.
 pub(crate) fn enter(grants: Vec<Grant>, folder: &Path, resolves_by_tcp: bool) -> Result<bool, String> {
-    let failed_at = |step: &str| {
+    let step_error = |step: &str| {
         let step = step.to_owned();
         move |error: io::Error| format!("{step}: {error}")
     };
     // Follows every link: this is a path of the system.
-    let resolver = if resolves_by_tcp { reach(Path::new(RESOLV_CONF), |_, _| false).ok() } else { None };
+    let resolv_conf = if resolves_by_tcp { reach(Path::new(RESOLV_CONF), |_, _| false).ok() } else { None };
     enter_empty_root().map_err(|error| format!("a new root: {error}"))?;
     let mut builder = Builder::default();
-    for Grant { opened, permission } in grants {
-        let name = opened.real_path.display().to_string();
+    for Grant { opened_path, permission } in grants {
+        let name = opened_path.real_path.display().to_string();
         // A program can write to a device even if it is mounted read-only.
-        builder.add(opened, permission == Permission::Write).map_err(failed_at(&name))?;
+        builder.add(opened_path, permission == Permission::Write).map_err(step_error(&name))?;
     }
-    builder.mount_parts().map_err(failed_at("the files that it may read"))?;
-    create_folder(&path_below(NEW_ROOT, folder)).map_err(failed_at("its working folder"))?;
-    if let Some(resolver) = resolver {
-        resolve_by_tcp(&resolver.real_path).map_err(failed_at(RESOLV_CONF))?;
+    builder.mount_parts().map_err(step_error("the files that it may read"))?;
+    create_folder(&path_below(NEW_ROOT, folder)).map_err(step_error("its working folder"))?;
+    if let Some(resolv_conf) = resolv_conf {
+        resolve_by_tcp(&resolv_conf.real_path).map_err(step_error(RESOLV_CONF))?;
     }
     for (name, target) in DEVICE_LINKS {
         // Few programs need these links, so the server starts without a link that cannot be made.
         let _ = symlink(target, Path::new(NEW_ROOT).join(name));
     }
     let has_own_proc = mount_proc().map_err(|error| format!("/proc: {error}"))?;
-    builder.make_read_only().map_err(failed_at("making files read-only"))?;
+    builder.make_read_only().map_err(step_error("making files read-only"))?;
     enter_new_root(folder).map_err(|error| format!("the new root: {error}"))?;
     Ok(has_own_proc)
 }
@@ -80,7 +80,7 @@ fn enter_empty_root() -> Result<(), Errno> {
     let none = None::<&str>;
     // Mounts that are made here must not appear in the system's namespace.
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-    // Any folder that exists will do: only this namespace sees what is mounted on it.
+    // Any folder that exists will do: only this namespace sees the mount on it.
     let base = ["/tmp", "/mnt", "/usr"].into_iter().find(|path| Path::new(path).is_dir()).ok_or(Errno::ENOENT)?;
     mount_empty(base)?;
     let create = |path: &str| fs::DirBuilder::new().mode(0o755).create(path_below(base, Path::new(path)));
@@ -137,7 +137,7 @@ fn resolve_by_tcp(resolver: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the absolute path `path`, taken as a path below `root`.
+/// Returns the path below `root` that corresponds to the absolute path `path`.
 fn path_below(root: &str, path: &Path) -> PathBuf {
     Path::new(root).join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -146,21 +146,21 @@ fn path_below(root: &str, path: &Path) -> PathBuf {
 struct Part {
     file: OwnedFd,
     is_folder: bool,
-    writable: bool,
+    is_writable: bool,
 }
 
 /// Builds the new root: [`add`](Self::add) each part, then call [`mount_parts`](Self::mount_parts) and
 /// [`make_read_only`](Self::make_read_only).
 #[derive(Default)]
 struct Builder {
-    /// The parts of the new root by their real path, in an order in which parents come first.
+    /// The parts of the new root by their real paths, sorted: parents come first.
     parts: BTreeMap<PathBuf, Part>,
 }
 
 impl Builder {
     /// Adds a part, and creates the folders and links that lead to it.
-    fn add(&mut self, opened: OpenedPath, writable: bool) -> io::Result<()> {
-        let OpenedPath { file, real_path, links, is_folder } = opened;
+    fn add(&mut self, opened_path: OpenedPath, is_writable: bool) -> io::Result<()> {
+        let OpenedPath { file, real_path, links, is_folder } = opened_path;
         for (link, target) in links {
             let new_link = path_below(NEW_ROOT, &link);
             create_folder(new_link.parent().unwrap_or(&new_link))?;
@@ -170,17 +170,18 @@ impl Builder {
         }
         let new_path = path_below(NEW_ROOT, &real_path);
         create_folder(new_path.parent().unwrap_or(&new_path))?;
-        self.parts.entry(real_path).or_insert(Part { file, is_folder, writable }).writable |= writable;
+        self.parts.entry(real_path).or_insert(Part { file, is_folder, is_writable }).is_writable |= is_writable;
         Ok(())
     }
 
     /// Mounts the parts. Leaves out a part that is below another one with at least the same rights.
     fn mount_parts(&mut self) -> io::Result<()> {
-        let mut mounted: BTreeMap<PathBuf, Part> = BTreeMap::new();
+        let mut mounted_parts: BTreeMap<PathBuf, Part> = BTreeMap::new();
         for (path, part) in std::mem::take(&mut self.parts) {
-            let is_covered =
-                |(above, covering): (&PathBuf, &Part)| path.starts_with(above) && (covering.writable || !part.writable);
-            if mounted.iter().any(is_covered) {
+            let is_covered = |(upper_path, upper_part): (&PathBuf, &Part)| {
+                path.starts_with(upper_path) && (upper_part.is_writable || !part.is_writable)
+            };
+            if mounted_parts.iter().any(is_covered) {
                 continue;
             }
             let target = path_below(NEW_ROOT, &path);
@@ -192,13 +193,13 @@ impl Builder {
             // Mount the file that is held open: by now, its path may lead to another file.
             let source = Path::new(OLD_ROOT).join("proc/self/fd").join(part.file.as_raw_fd().to_string());
             bind_mount(&source, &target)?;
-            mounted.insert(path, part);
+            mounted_parts.insert(path, part);
         }
-        self.parts = mounted;
+        self.parts = mounted_parts;
         Ok(())
     }
 
-    /// Makes everything read-only that the server may not change.
+    /// Makes all files read-only that the server may not change.
     fn make_read_only(&self) -> io::Result<()> {
         let mounts = fs::read(Path::new(OLD_ROOT).join("proc/self/mountinfo"))?;
         for line in mounts.split(|byte| *byte == b'\n') {
@@ -208,7 +209,7 @@ impl Builder {
             let mount_point = unescape(mount_point);
             let Ok(mounted_path) = mount_point.strip_prefix(NEW_ROOT) else { continue };
             let mounted_path = Path::new("/").join(mounted_path);
-            if self.parts.iter().any(|(path, part)| part.writable && mounted_path.starts_with(path)) {
+            if self.parts.iter().any(|(path, part)| part.is_writable && mounted_path.starts_with(path)) {
                 continue;
             }
             let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID;
@@ -232,22 +233,22 @@ fn create_folder(path: &Path) -> io::Result<()> {
 
 /// Decodes a path of `mountinfo`, which writes spaces and some other characters as octal numbers.
 fn unescape(path: &[u8]) -> PathBuf {
-    let mut plain = Vec::with_capacity(path.len());
+    let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
-    while let [first, after @ ..] = rest {
-        let number = || u8::from_str_radix(std::str::from_utf8(after.get(..3)?).ok()?, 8).ok();
+    while let [first, tail @ ..] = rest {
+        let number = || u8::from_str_radix(std::str::from_utf8(tail.get(..3)?).ok()?, 8).ok();
         match (*first == b'\\').then(number).flatten() {
             Some(byte) => {
-                plain.push(byte);
-                rest = &after[3..];
+                decoded.push(byte);
+                rest = &tail[3..];
             }
             None => {
-                plain.push(*first);
-                rest = after;
+                decoded.push(*first);
+                rest = tail;
             }
         }
     }
-    PathBuf::from(OsString::from_vec(plain))
+    PathBuf::from(OsString::from_vec(decoded))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Starts the next process on the way from the supervisor to the server, and controls which variables, descriptors and
-//! streams it inherits.
+//! Starts the next process on the way from the supervisor to the server. Controls which variables, descriptors and
+//! streams that process inherits.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,8 +17,8 @@ use nix::sys::signal::SigSet;
 use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout};
 
 /// The prefix that the names of the server's variables have until the server itself starts. The dynamic loader obeys
-/// some variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`). It must not obey the server's variables in the processes of this
-/// program, because these are not confined, or not yet.
+/// some variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`). In the processes of this program, which are not confined, it must
+/// not obey the server's variables.
 pub const VARIABLE_PREFIX: &str = ":";
 
 /// Returns the server's variables, without the prefix.
@@ -34,13 +34,14 @@ pub(crate) fn server_variable(name: &str) -> Option<OsString> {
     env::var_os(format!("{VARIABLE_PREFIX}{name}"))
 }
 
-/// Starts `command`, the server or the client of its container engine, with the server's variables: see [`start`].
+/// Starts `command`, which is the server or the client of its container engine, with the server's variables. [`start`]
+/// describes the rest.
 pub(crate) fn start_server(command: &[OsString]) -> Result<Pid, Errno> {
     start(command, &server_environment().collect::<Vec<_>>(), &[])
 }
 
-/// Starts this program once more, with the server's variables still prefixed: see [`start`]. `passed_fds` has
-/// descriptors of this process, each with the number that it gets in the new process.
+/// Starts this program once more. The server's variables keep their prefix. `passed_fds` has descriptors of this
+/// process, each with the number that it gets in the new process. [`start`] describes the rest.
 pub(crate) fn start_this_program(command: &[OsString], passed_fds: &[(i32, i32)]) -> Result<Pid, Errno> {
     start(command, &env::vars_os().collect::<Vec<_>>(), passed_fds)
 }
@@ -65,8 +66,8 @@ fn start(command: &[OsString], variables: &[(OsString, OsString)], passed_fds: &
             | PosixSpawnFlags::POSIX_SPAWN_SETPGROUP,
     )?;
     let mut actions = PosixSpawnFileActions::init()?;
-    for (from, to) in passed_fds {
-        actions.add_dup2(*from, *to)?;
+    for (fd, new_fd) in passed_fds {
+        actions.add_dup2(*fd, *new_fd)?;
     }
     posix_spawn(program.as_c_str(), &actions, &attributes, &command, &environment)
 }

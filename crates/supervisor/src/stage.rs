@@ -21,11 +21,11 @@ pub(crate) const INSIDE_PREFIX: &str = "inside\n";
 /// The number of processes of this program between the supervisor and a server that has namespaces.
 pub(crate) const HELPER_PROCESSES: u32 = 2;
 
-/// Why the server did not start.
+/// The reason why the server did not start.
 pub(crate) enum Failure {
     /// The system cannot run the server's program.
     Exec(Errno),
-    /// The program was not run, because it would not be confined as the server's configuration says.
+    /// The program was not run, because the confinement in the server's configuration could not be set up.
     Refused(String),
     /// The system gave namespaces, but they do not work: the supervisor should try again without namespaces.
     NoNamespaces(String),
@@ -108,10 +108,10 @@ pub(crate) struct Command<'a> {
 impl<'a> Command<'a> {
     /// Parses `CONFINEMENT... -- PROGRAM ARGUMENT...`.
     pub(crate) fn from_words(words: &'a [OsString]) -> Result<Self, Failure> {
-        let end = words.iter().position(|word| word == "--").ok_or_else(|| Failure::refused("no command"))?;
-        let confinement = Confinement::from_words(&words[..end])
+        let separator = words.iter().position(|word| word == "--").ok_or_else(|| Failure::refused("no command"))?;
+        let confinement = Confinement::from_words(&words[..separator])
             .ok_or_else(|| Failure::refused("its confinement cannot be parsed"))?;
-        let server_command = &words[end + 1..];
+        let server_command = &words[separator + 1..];
         let program = server_command.first().map(Path::new).ok_or_else(|| Failure::refused("no command"))?;
         Ok(Self { words, confinement, server_command, program })
     }

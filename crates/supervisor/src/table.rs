@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// The flag of a process that is ending (`PF_EXITING`).
-const EXITING: u64 = 4;
+const EXITING_FLAG: u64 = 4;
 /// `SIGKILL` among pending signals.
 const SIGKILL_BIT: u64 = 1 << (Signal::SIGKILL as u64 - 1);
 
@@ -26,7 +26,7 @@ pub struct Process {
     group: i32,
     /// The id of the session.
     session: i32,
-    /// Whether it has ended, but its parent has not collected it yet.
+    /// Whether it has ended, but its parent has not reaped it yet.
     is_zombie: bool,
     /// Whether it was killed or is exiting, but is still there.
     is_dying: bool,
@@ -37,7 +37,7 @@ pub struct Process {
 pub struct Identity {
     pid: i32,
     /// In clock ticks since boot.
-    started: u64,
+    start_time: u64,
 }
 
 impl Identity {
@@ -45,13 +45,13 @@ impl Identity {
         self.pid
     }
 
-    pub(crate) fn started(self) -> u64 {
-        self.started
+    pub(crate) fn start_time(self) -> u64 {
+        self.start_time
     }
 
     /// Returns whether the process has not ended.
     pub fn is_alive(self) -> bool {
-        Process::read(self.pid).is_some_and(|now| now.id == self && !now.is_zombie)
+        Process::read(self.pid).is_some_and(|process| process.id == self && !process.is_zombie)
     }
 
     /// Sends `signal` to the process unless it has ended in the meantime.
@@ -78,8 +78,8 @@ impl Process {
     }
 
     /// Returns when it was started, in clock ticks since boot.
-    pub(crate) fn started(&self) -> u64 {
-        self.id.started
+    pub(crate) fn start_time(&self) -> u64 {
+        self.id.start_time
     }
 
     /// Reads the process with this id; `None` if there is none.
@@ -101,12 +101,12 @@ impl Process {
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let field_number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
         Some(Self {
-            id: Identity { pid, started: fields.get(19)?.parse().ok()? },
+            id: Identity { pid, start_time: fields.get(19)?.parse().ok()? },
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
             is_zombie: matches!(*fields.first()?, "Z" | "X"),
-            is_dying: field_number(6) & EXITING != 0 || field_number(28) & SIGKILL_BIT != 0,
+            is_dying: field_number(6) & EXITING_FLAG != 0 || field_number(28) & SIGKILL_BIT != 0,
         })
     }
 }
@@ -114,11 +114,11 @@ impl Process {
 /// Returns whether `/proc` is mounted and belongs to the process namespace of this process. In the `/proc` of another
 /// namespace, the same id means another process.
 pub fn is_usable() -> bool {
-    let shown = Path::new("/proc/self").read_link().ok();
-    shown.is_some_and(|name| name.to_str() == Some(&std::process::id().to_string()))
+    let shown_pid = Path::new("/proc/self").read_link().ok();
+    shown_pid.is_some_and(|name| name.to_str() == Some(&std::process::id().to_string()))
 }
 
-/// Returns the process with this id, which may have ended and wait to be collected; `None` if there is none.
+/// Returns the process with this id, even if it has ended and waits to be reaped; `None` if there is none.
 pub(crate) fn identity(pid: i32) -> Option<Identity> {
     Process::read(pid).map(|process| process.id)
 }
@@ -166,23 +166,23 @@ pub fn group_lives(group: i32) -> bool {
     read_all().iter().any(|process| process.group == group && !process.is_zombie)
 }
 
-/// Returns the living processes that are roots or descend from one. Parents come first: a parent that gets its signal
-/// before its child does not mistake the end of the child for a failure.
+/// Returns the living processes that are roots or descend from one. Parents come first: a parent that gets a signal
+/// before its child does will not take the end of the child for a failure.
 fn descendants(table: &[Process], is_root: impl Fn(&Process) -> bool) -> Vec<Process> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in table {
         children.entry(process.parent).or_default().push(*process);
     }
-    let mut found: Vec<Process> = Vec::new();
-    let mut seen = HashSet::new();
+    let mut descendants: Vec<Process> = Vec::new();
+    let mut seen_ids = HashSet::new();
     let mut level: Vec<Process> = table.iter().copied().filter(is_root).collect();
     while !level.is_empty() {
-        level.retain(|process| seen.insert(process.id));
-        let next = level.iter().filter_map(|process| children.get(&process.id.pid)).flatten().copied().collect();
-        found.extend(std::mem::replace(&mut level, next));
+        level.retain(|process| seen_ids.insert(process.id));
+        let next_level = level.iter().filter_map(|process| children.get(&process.id.pid)).flatten().copied().collect();
+        descendants.extend(std::mem::replace(&mut level, next_level));
     }
-    found.retain(|process| !process.is_zombie);
-    found
+    descendants.retain(|process| !process.is_zombie);
+    descendants
 }
 
 #[cfg(test)]
@@ -192,7 +192,14 @@ mod tests {
     const LINE: &str = "77 (x) S 5 77 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 9001 2 3";
 
     fn process(pid: i32, parent: i32, session: i32) -> Process {
-        Process { id: Identity { pid, started: 1 }, parent, group: session, session, is_zombie: false, is_dying: false }
+        Process {
+            id: Identity { pid, start_time: 1 },
+            parent,
+            group: session,
+            session,
+            is_zombie: false,
+            is_dying: false,
+        }
     }
 
     fn pids(found: &[Process]) -> Vec<i32> {
@@ -205,7 +212,7 @@ mod tests {
             let line = LINE.replacen("(x)", &format!("({name})"), 1);
             let read = Process::parse(77, line.as_bytes());
             let expected = Process {
-                id: Identity { pid: 77, started: 9001 },
+                id: Identity { pid: 77, start_time: 9001 },
                 parent: 5,
                 group: 77,
                 session: 3,
@@ -269,14 +276,14 @@ mod tests {
             ('T', 0, 1 << 18, false, false),
             ('Z', 0, 0, true, false),
             ('X', 0, 0, true, false),
-            ('R', EXITING, 0, false, true),
+            ('R', EXITING_FLAG, 0, false, true),
             ('D', 0, 1 << 8, false, true),
             ('D', 0, 1 << 8 | 1, false, true),
             ('S', 0, 1 << 14, false, false),
         ] {
             let read = Process::parse(77, line(state, flags, pending).as_bytes()).unwrap();
             assert_eq!((read.is_zombie, read.is_dying), (is_zombie, is_dying), "{state} {flags:#x} {pending:#x}");
-            assert_eq!(read.started(), 9001);
+            assert_eq!(read.start_time(), 9001);
         }
     }
 
@@ -311,7 +318,7 @@ mod tests {
     fn a_signal_reaches_only_the_process_that_was_meant() {
         let (mut parent, child) = shell_with_child("echo $$; exec sleep 1000");
         let meant = identity(child).unwrap();
-        let earlier = Identity { started: meant.started - 1, ..meant };
+        let earlier = Identity { start_time: meant.start_time - 1, ..meant };
         assert!(meant.is_alive() && !earlier.is_alive());
         earlier.signal(Signal::SIGKILL);
         assert!(

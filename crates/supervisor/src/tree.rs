@@ -1,7 +1,7 @@
-//! Does the work of a supervisor, the process between the host and one stdio server, from its start to its exit: it
-//! starts the server, watches it, and ends it together with everything that the server has started. The server and its
-//! descendants are the *tree*. For a server in the sandbox, it first starts a *launcher*: this program once more, which
-//! gives up rights and then becomes the server. The code is single-threaded and synchronous.
+//! Does the work of a supervisor, the process between the host and one stdio server, from its start to its exit. It
+//! starts the server, watches it, and ends it together with all its descendants; together, they are the *tree*. For a
+//! server in the sandbox, it starts a *launcher* instead: this program once more, which gives up rights and then
+//! becomes the server. The code is single-threaded and synchronous.
 
 #![expect(
     clippy::disallowed_methods,
@@ -51,7 +51,7 @@ const RESCAN_INTERVAL: Duration = Duration::from_millis(20);
 /// How often to count the processes of a server with a limit of processes.
 const COUNT_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How long to try to stop all processes of a server that keeps starting more.
+/// How long to try to stop all processes of a server that starts more and more.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// The `nice(2)` value of a supervisor that counts processes: the highest priority.
@@ -84,13 +84,13 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     let container = Removal::from_words(words, command.first());
     let container = container.map(|removal| removal.with_env(server_environment().collect()));
     let is_confined = !words.is_empty() && container.is_none();
-    let no_helpers = 0;
-    let started = enter_folder(Path::new(folder), is_confined).and_then(|()| match is_confined {
+    let no_helper_processes = 0;
+    let start_result = enter_folder(Path::new(folder), is_confined).and_then(|()| match is_confined {
         true => start_confined(words, command),
-        false => start_server(command).map(|server| (server, no_helpers)).map_err(Report::from_errno),
+        false => start_server(command).map(|server| (server, no_helper_processes)).map_err(Report::from_errno),
     });
-    let (server, helpers) = match started {
-        Ok(started) => started,
+    let (server, helper_count) = match start_result {
+        Ok(server_and_helpers) => server_and_helpers,
         Err(report) => {
             write_report(&mut reports, report);
             return ExitCode::from(COULD_NOT_START);
@@ -98,7 +98,7 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     };
     let max =
         if is_confined { Confinement::from_words(words).and_then(|confinement| confinement.processes) } else { None };
-    let limit = max.map(|max| ProcessLimit { max, helpers });
+    let limit = max.map(|max| ProcessLimit { max, helpers: helper_count });
     if limit.is_some() {
         raise_priority();
     }
@@ -106,21 +106,23 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     write_report(&mut reports, Report::Started(server.as_raw().unsigned_abs()));
 
     let mut tree = Tree { container, ..Tree::new(server, reports, limit) };
-    let remaining = tree.watch(orders, &signals);
-    write_report(&mut tree.reports, Report::Finished { left_behind: remaining });
+    let left_behind = tree.watch(orders, &signals);
+    write_report(&mut tree.reports, Report::Finished { left_behind });
     tree.exit_code()
 }
 
 /// Enters the working folder. A confined server may write to its working folder, so for such a server this refuses a
 /// path with a link that a server could have made: the link could lead anywhere.
 fn enter_folder(folder: &Path, is_confined: bool) -> Result<(), Report> {
-    let failed = |errno: i32| Report::FolderFailed(errno);
+    let folder_error = |errno: i32| Report::FolderFailed(errno);
     if !is_confined {
-        return chdir(folder).map_err(|errno| failed(errno as i32));
+        return chdir(folder).map_err(|errno| folder_error(errno as i32));
     }
     match reach(folder, server_could_have_made) {
-        Ok(reached) => rustix::process::fchdir(&reached.file).map_err(|errno| failed(errno.raw_os_error())),
-        Err(PathError::Error(error)) => Err(failed(error.raw_os_error().unwrap_or(Errno::EIO as i32))),
+        Ok(opened_path) => {
+            rustix::process::fchdir(&opened_path.file).map_err(|errno| folder_error(errno.raw_os_error()))
+        }
+        Err(PathError::Error(error)) => Err(folder_error(error.raw_os_error().unwrap_or(Errno::EIO as i32))),
         Err(PathError::Link(link)) => {
             // With this report, the host takes the reason from the last line of stderr.
             let _ = io::stderr().write_all(format!("{}\n", untrusted_link_error("`cwd`", folder, &link)).as_bytes());
@@ -142,6 +144,7 @@ struct Channels {
 }
 
 impl Channels {
+    /// Opens the pipes, blocks signals, and makes this process the subreaper of its descendants.
     fn prepare_process() -> io::Result<Self> {
         let orders = File::open(pipe_path(ORDERS_FD)?)?;
         let reports = File::options().write(true).open(pipe_path(REPORTS_FD)?)?;
@@ -150,11 +153,11 @@ impl Channels {
         // Block every signal, so that a stray one cannot end this process and orphan the tree. Without SIGPIPE, a write
         // to a host that is gone is merely an error.
         SigSet::all().thread_block()?;
-        let mut handled = SigSet::empty();
+        let mut handled_signals = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
-            handled.add(signal);
+            handled_signals.add(signal);
         }
-        let signals = SignalFd::with_flags(&handled, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        let signals = SignalFd::with_flags(&handled_signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
 
         // Leave the terminal's session: the host handles Ctrl-C. This only fails if this process leads a session
         // already.
@@ -175,17 +178,17 @@ fn pipe_path(fd: i32) -> io::Result<std::path::PathBuf> {
     if path.metadata()?.file_type().is_fifo() { Ok(path) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-/// Closes every file descriptor above the standard three except those of `keep`.
+/// Closes every file descriptor above the standard three except those of `kept_files`.
 ///
-/// This process has opened only `keep`, so it inherited all the others: the two pipes that `keep` reopened, and
-/// descriptors that the host failed to mark close-on-exec. The server must not get them.
-fn close_all_but(keep: &[&File]) -> io::Result<()> {
-    let open: Vec<i32> = Path::new("/proc/self/fd")
+/// This process has opened only `kept_files`, so it inherited all the others: the two pipes that `kept_files` reopened,
+/// and descriptors that the host failed to mark close-on-exec. The server must not get them.
+fn close_all_but(kept_files: &[&File]) -> io::Result<()> {
+    let open_fds: Vec<i32> = Path::new("/proc/self/fd")
         .read_dir()?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
-    for fd in open {
-        if fd > 2 && keep.iter().all(|file| file.as_raw_fd() != fd) {
+    for fd in open_fds {
+        if fd > 2 && kept_files.iter().all(|file| file.as_raw_fd() != fd) {
             // Fails for the descriptor with which this folder was listed: it is closed by now.
             let _ = close(fd);
         }
@@ -206,14 +209,14 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
     };
     loop {
         let (launcher, verdict) = launch(stage, words, command)?;
-        let (helpers, verdict) = match verdict.strip_prefix(INSIDE_PREFIX) {
+        let (helper_count, verdict) = match verdict.strip_prefix(INSIDE_PREFIX) {
             Some(verdict) => (HELPER_PROCESSES, verdict),
             None => (0, &*verdict),
         };
         if verdict.is_empty() {
-            return Ok((launcher, helpers));
+            return Ok((launcher, helper_count));
         }
-        // This only collects the launcher: the verdict has the reason why it failed.
+        // This only reaps the launcher: the verdict has the reason why it failed.
         let _ = waitpid(launcher, None);
         if verdict.starts_with("bare ") && stage == (Stage::Begin { supervisor_pid }) {
             // The system's namespaces do not work: start again without them.
@@ -235,19 +238,23 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
 /// begins with [`INSIDE_PREFIX`] if the server has namespaces. The rest is the reason why the server's program does
 /// not run. It is empty once the program runs, because the descriptor of the verdict is then closed.
 fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid, String), Report> {
-    let failed = |error: io::Error| Report::SpawnFailed(error.raw_os_error().unwrap_or(Errno::EIO as i32));
-    let (mut verdict_reader, verdict) = io::pipe().map_err(failed)?;
+    let spawn_error = |error: io::Error| Report::SpawnFailed(error.raw_os_error().unwrap_or(Errno::EIO as i32));
+    let (mut verdict_reader, verdict_writer) = io::pipe().map_err(spawn_error)?;
     // In the launcher, the descriptor gets the number `VERDICT_FD`. It must have another number here: `dup2` of a
     // descriptor onto itself would leave it close-on-exec.
-    let verdict = if verdict.as_raw_fd() == VERDICT_FD { verdict.try_clone().map_err(failed)? } else { verdict };
+    let verdict_writer = if verdict_writer.as_raw_fd() == VERDICT_FD {
+        verdict_writer.try_clone().map_err(spawn_error)?
+    } else {
+        verdict_writer
+    };
     let words = words.iter().cloned().chain(["--".into()]).chain(command.iter().cloned());
-    let launcher =
-        start_this_program(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::from_errno)?;
-    drop(verdict);
-    let mut text = Vec::new();
-    // What was read before an error still says that the server does not run.
-    let _ = (&mut verdict_reader).take(MAX_VERDICT_BYTES).read_to_end(&mut text);
-    Ok((launcher, String::from_utf8_lossy(&text).into_owned()))
+    let launcher = start_this_program(&stage.command(words), &[(verdict_writer.as_raw_fd(), VERDICT_FD)])
+        .map_err(Report::from_errno)?;
+    drop(verdict_writer);
+    let mut verdict = Vec::new();
+    // After an error, the bytes read so far still say that the server does not run.
+    let _ = (&mut verdict_reader).take(MAX_VERDICT_BYTES).read_to_end(&mut verdict);
+    Ok((launcher, String::from_utf8_lossy(&verdict).into_owned()))
 }
 
 /// Raises this process's priority over its server: a fork bomb grows while it is counted, and could starve this
@@ -288,7 +295,7 @@ struct Tree {
     exit: Option<Exit>,
     phase: Phase,
     /// The processes that got `SIGTERM` already: none gets a second one.
-    terminated: HashSet<Identity>,
+    terminated_ids: HashSet<Identity>,
     reports: File,
     /// The limit of processes, if there is one.
     limit: Option<ProcessLimit>,
@@ -304,7 +311,7 @@ impl Tree {
             server,
             exit: None,
             phase: Phase::Watching,
-            terminated: HashSet::new(),
+            terminated_ids: HashSet::new(),
             reports,
             limit,
             container: None,
@@ -319,17 +326,17 @@ impl Tree {
             return;
         }
         // Kill the group first: the kernel does that in one step, during which no process of the group can start
-        // another. Processes that have left the group can: stop them all before killing any, because a stopped process
+        // another. Processes that have left the group still can, so stop them all before killing any: a stopped process
         // starts no other.
         let _ = killpg(self.server, Signal::SIGKILL);
         let stop_deadline = Instant::now() + STOP_LIMIT;
-        let mut stopped = HashSet::new();
+        let mut stopped_ids = HashSet::new();
         while Instant::now() < stop_deadline {
-            let found = table::descendants_of(std::process::id());
-            if found.iter().filter(|process| stopped.insert(process.id)).count() == 0 {
+            let descendants = table::descendants_of(std::process::id());
+            if descendants.iter().filter(|process| stopped_ids.insert(process.id)).count() == 0 {
                 break;
             }
-            for process in &found {
+            for process in &descendants {
                 process.id.signal(Signal::SIGSTOP);
             }
         }
@@ -344,7 +351,7 @@ impl Tree {
     fn watch(&mut self, orders: File, signals: &SignalFd) -> u32 {
         let mut orders = Some(orders);
         loop {
-            if self.reap() {
+            if self.handle_ended_children() {
                 self.remove_container();
                 return self.stuck_containers;
             }
@@ -358,14 +365,14 @@ impl Tree {
         }
     }
 
-    /// Collects the children that have ended, including orphans. If the server is one of them, terminates the processes
+    /// Reaps the children that have ended, including orphans. If the server is one of them, terminates the processes
     /// that it left behind.
     ///
     /// Returns whether no child is left, and therefore no descendant. In the usual case, a server that leaves nothing
     /// behind, this answers without reading the process table.
-    fn reap(&mut self) -> bool {
+    fn handle_ended_children(&mut self) -> bool {
         let server_had_ended = self.exit.is_some();
-        let is_childless = self.collect_children();
+        let is_childless = self.reap_children();
         if !is_childless && !server_had_ended && self.exit.is_some() {
             self.remove_container();
             self.terminate(Some(LEFTOVER_GRACE));
@@ -373,8 +380,8 @@ impl Tree {
         is_childless
     }
 
-    /// Collects the children that have ended. Returns whether no child is left.
-    fn collect_children(&mut self) -> bool {
+    /// Reaps the children that have ended. Returns whether no child is left.
+    fn reap_children(&mut self) -> bool {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) => return false,
@@ -385,7 +392,7 @@ impl Tree {
                 Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.server => {
                     self.server_ended(Exit::Signal(signal as i32));
                 }
-                // `nix` returns this error when a real-time signal killed the process that it collected.
+                // `nix` returns this error when a real-time signal killed the process that it reaped.
                 Err(Errno::EINVAL) if self.exit.is_none() && kill(self.server, None) == Err(Errno::ESRCH) => {
                     self.server_ended(Exit::Unknown);
                 }
@@ -425,7 +432,7 @@ impl Tree {
             return;
         }
         for process in table::descendants_of(std::process::id()) {
-            if self.terminated.insert(process.id) {
+            if self.terminated_ids.insert(process.id) {
                 process.id.signal(Signal::SIGTERM);
                 // A stopped process handles `SIGTERM` only once it continues.
                 process.id.signal(Signal::SIGCONT);
@@ -434,7 +441,7 @@ impl Tree {
         self.signal_group_without_table(Signal::SIGTERM);
     }
 
-    /// Signals the server's group if the process table is unusable. Does nothing once the server has been collected,
+    /// Signals the server's group if the process table is unusable. Does nothing once the server has been reaped,
     /// because the system may then give the id of its group to another one.
     fn signal_group_without_table(&self, signal: Signal) {
         if self.exit.is_none() && !table::is_usable() {
@@ -449,7 +456,7 @@ impl Tree {
         if self.exit.is_none() {
             let _ = kill(self.server, Signal::SIGKILL);
             let deadline = Instant::now() + CLIENT_LIMIT;
-            while self.exit.is_none() && !self.collect_children() && Instant::now() < deadline {
+            while self.exit.is_none() && !self.reap_children() && Instant::now() < deadline {
                 std::thread::sleep(RESCAN_INTERVAL);
             }
         }
@@ -483,7 +490,7 @@ impl Tree {
             // Read the table again each time: a descendant may have started another before the last signal reached it.
             let remaining = table::descendants_of(std::process::id());
             if now >= give_up_at {
-                // At least one is left, because the last child has not been collected.
+                // At least one is left, because the last child has not been reaped.
                 return Some(u32::try_from(remaining.len()).unwrap_or(u32::MAX).max(1));
             }
             for process in remaining {
@@ -533,13 +540,14 @@ impl Tree {
     /// Reads the signals that were sent to this process.
     fn read_signals(&mut self, signals: &SignalFd) {
         while let Ok(Some(signal)) = signals.read_signal() {
-            // The loop collects an ended child next. Every other signal asks this process to end.
+            // The loop reaps an ended child next. Every other signal asks this process to end.
             if signal.ssi_signo != Signal::SIGCHLD as u32 {
                 self.terminate(Some(ORPHAN_GRACE));
             }
         }
     }
 
+    /// Returns the exit code of this supervisor: that of the server, or 128 plus the number of its signal.
     fn exit_code(&self) -> ExitCode {
         match self.exit {
             Some(Exit::Code(code)) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
@@ -549,16 +557,17 @@ impl Tree {
     }
 }
 
-/// Waits until an order or a signal can be read, or `limit` has passed.
-fn wait(orders: Option<&File>, signals: &SignalFd, limit: Option<Duration>) {
+/// Waits until an order or a signal can be read, for at most `time_limit`.
+fn wait(orders: Option<&File>, signals: &SignalFd, time_limit: Option<Duration>) {
     let mut sources = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
     sources.extend(orders.map(|orders| PollFd::new(orders.as_fd(), PollFlags::POLLIN)));
-    // The time-out of `poll` is rounded down to milliseconds. One more keeps the loop from spinning until `limit`.
-    let limit = limit.map_or(PollTimeout::NONE, |limit| {
-        PollTimeout::try_from(limit + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+    // The time-out of `poll` is rounded down to milliseconds. Add one millisecond, so that the loop does not spin until
+    // the limit.
+    let time_limit = time_limit.map_or(PollTimeout::NONE, |time_limit| {
+        PollTimeout::try_from(time_limit + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
     });
     // The result does not matter: the caller checks all sources.
-    let _ = poll(&mut sources, limit);
+    let _ = poll(&mut sources, time_limit);
 }
 
 #[cfg(test)]

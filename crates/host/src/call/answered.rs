@@ -1,5 +1,5 @@
-//! Remembers answers of users to the question whether a call may run, if they cover more than one call. Such an answer
-//! is valid until the program ends. Answers that are valid for longer are in the store of the embedding program, too.
+//! Remembers answers of users to the question whether a call may run, if an answer covers more than one call. Such an
+//! answer is valid until the program ends. The embedding program also stores the answers that are valid for longer.
 //!
 //! A *principal* is the person or service that calls. The *fingerprint* of a server's configuration changes when the
 //! server may have become another program, so that old answers no longer apply.
@@ -18,8 +18,8 @@ use crate::{
     witness::{Caller, Way},
 };
 
-/// The largest number of answers that are kept, because they stay in memory until the program ends. Answers that are
-/// also in a store make room for those that are not.
+/// The most answers in memory, where they stay until the program ends. Answers that are also in a store make room for
+/// answers that are not.
 const MAX_ANSWERS: usize = 10_000;
 
 /// The answers since the program began, by the calls that they cover. Calls only read the map; each answer of a user
@@ -107,10 +107,10 @@ impl RememberedAnswers {
         let (given_instant, given_at) = (Instant::now(), SystemTime::now());
         let record = AnswerRecord { given_instant, is_session_only, given_at, caller: caller.clone() };
         let principal = (callers == Callers::Same).then(|| caller.principal().key());
-        let mut had_room = true;
+        let mut has_room = true;
         self.0.rcu(|answers| {
             // This runs again if another thread has replaced the map meanwhile.
-            had_room = true;
+            has_room = true;
             let mut answers = HashMap::clone(answers);
             if is_session_only && answers.len() + tools.len() > MAX_ANSWERS {
                 answers.retain(|_, record| record.is_session_only);
@@ -118,16 +118,16 @@ impl RememberedAnswers {
             for (tool, definition) in &tools {
                 let (server, tool, principal) = (server.clone(), tool.clone(), principal.clone());
                 let fingerprint = fingerprint.to_owned();
-                let covered = CoveredCalls { server, fingerprint, tool, definition: *definition, principal };
-                if answers.len() < MAX_ANSWERS || answers.contains_key(&covered) {
-                    answers.insert(covered, record.clone());
+                let covered_calls = CoveredCalls { server, fingerprint, tool, definition: *definition, principal };
+                if answers.len() < MAX_ANSWERS || answers.contains_key(&covered_calls) {
+                    answers.insert(covered_calls, record.clone());
                 } else {
-                    had_room = false;
+                    has_room = false;
                 }
             }
             answers
         });
-        had_room
+        has_room
     }
 
     /// Returns the answers that are only in this map.
@@ -135,15 +135,16 @@ impl RememberedAnswers {
         self.0.load().iter().filter(|(_, record)| record.is_session_only).map(session_answer).collect()
     }
 
-    /// Removes the answers that `is_meant` selects. Returns how many of the removed answers were only in this map.
-    pub(crate) fn forget(&self, is_meant: impl Fn(&SessionAnswer) -> bool) -> usize {
+    /// Removes the answers for which `is_selected` returns `true`. Returns how many of the removed answers were only in
+    /// this map.
+    pub(crate) fn forget(&self, is_selected: impl Fn(&SessionAnswer) -> bool) -> usize {
         let mut forgotten_count = 0;
         self.0.rcu(|answers| {
             // This runs again if another thread has replaced the map meanwhile.
             forgotten_count = 0;
             let mut answers = HashMap::clone(answers);
-            answers.retain(|covered, record| {
-                let is_forgotten = is_meant(&session_answer((covered, record)));
+            answers.retain(|covered_calls, record| {
+                let is_forgotten = is_selected(&session_answer((covered_calls, record)));
                 forgotten_count += usize::from(is_forgotten && record.is_session_only);
                 !is_forgotten
             });
@@ -153,10 +154,11 @@ impl RememberedAnswers {
     }
 }
 
-fn session_answer((covered, record): (&CoveredCalls, &AnswerRecord)) -> SessionAnswer {
+/// Converts an entry of the map.
+fn session_answer((covered_calls, record): (&CoveredCalls, &AnswerRecord)) -> SessionAnswer {
     // The map has only the key of the principal. The principal itself is that of the call that the question was about.
-    let principal = covered.principal.as_ref().map(|_| record.caller.principal().clone());
-    let CoveredCalls { server, tool, definition, .. } = covered.clone();
+    let principal = covered_calls.principal.as_ref().map(|_| record.caller.principal().clone());
+    let CoveredCalls { server, tool, definition, .. } = covered_calls.clone();
     SessionAnswer { server, tool, definition, principal, way: record.caller.way(), given_at: record.given_at }
 }
 

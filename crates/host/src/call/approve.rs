@@ -1,6 +1,6 @@
-//! Gets a user's decision about a call, if the gate (which decides about each call first) requires one. Uses a
-//! remembered answer if there is one. Otherwise the asker of the call asks the user, and the host remembers the answer
-//! if the user wants that.
+//! Gets a user's decision about a call, if the gate requires one. (The gate decides about each call first.) Uses a
+//! remembered answer if there is one. If not, the asker of the call asks the user, and the host remembers the answer if
+//! the user wants that.
 
 use std::sync::{Arc, OnceLock};
 
@@ -49,7 +49,7 @@ impl UnderReview {
     fn denial(&self, arguments: &Map<String, Value>) -> Option<String> {
         match self.gate.judge(&GateRequest::of(&self.tool, arguments).with_caller(&self.caller)) {
             Verdict::Deny { why } => Some(why.to_string()),
-            // A user is deciding already, so a rule that wants a user to decide changes nothing.
+            // A user decides already, so a rule that requires a user's decision changes nothing.
             Verdict::Allow { .. } | Verdict::Confirm { .. } => None,
         }
     }
@@ -64,7 +64,7 @@ impl Review for UnderReview {
     }
 
     fn set_answerer(&self, answerer: Caller) {
-        // Only the first user is kept, because a question has one answer.
+        // A second user has no effect, because a question has one answer.
         let _ = self.answerer.set(answerer);
     }
 
@@ -119,17 +119,17 @@ impl CallContext {
     pub(super) async fn confirm(
         &self,
         running: &mut RunningCall<'_>,
-        unconfirmed: UnconfirmedCall<'_>,
+        unconfirmed_call: UnconfirmedCall<'_>,
     ) -> Result<Map<String, Value>, CallError> {
-        let UnconfirmedCall { call, server, asker, ref why, lasting } = unconfirmed;
+        let UnconfirmedCall { call, server, asker, ref why, lasting } = unconfirmed_call;
         let fingerprint = server.spec.fingerprint();
         if lasting && let Some(answer) = self.recall(running.tool, &fingerprint, call.caller.principal()).await {
             running.record_decision(Decision::Remembered, answer);
             return Ok(call.arguments.clone());
         }
         if call.is_approved {
-            // A user has decided about this very call, so the audit log gets a row for the answer, as after a question.
-            // A remembered answer is no new decision, and gets none.
+            // A user has decided about this very call, so the audit log gets a row for the decision, as after a
+            // question. It gets none for a remembered answer, which is no new decision.
             running.report_answer(Decision::Confirmed, why, None);
             running.record_decision(Decision::Confirmed, why.clone());
             return Ok(call.arguments.clone());
@@ -138,7 +138,7 @@ impl CallContext {
             let why = format!("it needs the approval of a user ({why}), and no user can be asked");
             return Err(running.refuse(Decision::CannotAsk, why));
         }
-        let arguments = self.ask(running, unconfirmed, fingerprint).await?;
+        let arguments = self.ask(running, unconfirmed_call, fingerprint).await?;
         if server.still_has(running.tool) {
             return Ok(arguments);
         }
@@ -216,7 +216,7 @@ impl CallContext {
         match review.check(arguments.clone()).await {
             Ok(()) => {
                 running.record_decision(decision, why);
-                running.edited = Some(arguments.clone());
+                running.edited_arguments = Some(arguments.clone());
                 Ok(arguments)
             }
             Err(problem) => Err(running.refuse(Decision::Denied, format!("with the edited arguments, {problem}"))),
@@ -264,31 +264,33 @@ impl CallContext {
     ) -> &'static str {
         let UnderReview { tool, fingerprint, caller, .. } = review;
         let principal = (callers == Callers::Same).then(|| caller.principal());
-        let of_server = scope == AnswerScope::Server;
-        let tools: Vec<_> = match of_server {
+        let covers_server = scope == AnswerScope::Server;
+        let tools: Vec<_> = match covers_server {
             true => {
                 let tools = server.snapshot().tools.clone();
                 tools.tools.iter().map(|listed| (listed.tool.name.clone(), listed.definition_hash())).collect()
             }
             false => vec![(tool.tool().name.clone(), tool.definition_hash())],
         };
-        let add = |is_session_only| {
+        let add_to_session = |is_session_only| {
             let answer = GivenAnswer { server: &tool.server, fingerprint, caller, callers, is_session_only };
             self.session_answers.add(tools.clone(), &answer)
         };
         let is_stored = match (&self.answer_store, scope) {
             (Some(answer_store), AnswerScope::Tool | AnswerScope::Server) => {
-                // Added before it is stored, which takes a while: it settles other questions that are open now
-                // ([`Review::is_answered`]), and the asker goes on to the next of them already.
-                add(false);
+                // Add the answer before storing it, because storing takes a while. Meanwhile the asker already goes on
+                // to the next open question, which the answer may settle ([`Review::is_answered`]).
+                add_to_session(false);
                 let (server, tools, by) = (&tool.server, &tools, caller.way());
-                answer_store.remember(NewAnswer { server, fingerprint, tools, of_server, principal, by }).await
+                answer_store
+                    .remember(NewAnswer { server, fingerprint, tools, of_server: covers_server, principal, by })
+                    .await
             }
             _ => false,
         };
-        let had_room = is_stored || add(true);
-        match (is_stored, of_server) {
-            (false, _) if !had_room => "not for all of these tools: too many answers are remembered already",
+        let has_room = is_stored || add_to_session(true);
+        match (is_stored, covers_server) {
+            (false, _) if !has_room => "not for all of these tools: too many answers are remembered already",
             (true, false) => "always, for this tool",
             (true, true) => "always, for all tools of this server",
             (false, false) => "until the program ends, for this tool",

@@ -31,12 +31,13 @@ pub enum ArgumentsError {
 pub(super) fn members(selector: &str, arguments: impl Serialize) -> Result<Map<String, Value>, ArgumentsError> {
     match serde_json::to_value(arguments) {
         Ok(Value::Object(members)) => Ok(members),
-        Ok(other) => Err(ArgumentsError::NotAnObject { selector: quote(selector), found: kind(&other) }),
+        Ok(other) => Err(ArgumentsError::NotAnObject { selector: quote(selector), found: kind_of(&other) }),
         Err(error) => Err(ArgumentsError::NotJson { selector: quote(selector), why: error.to_string() }),
     }
 }
 
-fn kind(value: &Value) -> &'static str {
+/// Returns the kind of JSON, with its article.
+fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

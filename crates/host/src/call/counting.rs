@@ -11,14 +11,14 @@ use crate::{
     witness::{Caller, Fact},
 };
 
-/// How long a caller waits for the refusal of a quota. A caller that tries again and again then leaves the host time
-/// for the work of others.
+/// How long the host holds back a refusal. So a caller that tries again and again does not take the time that the host
+/// needs for others.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Counts what each caller uses, and refuses what goes beyond a quota. Must not block.
 ///
-/// The host asks this before it sends a call, after the gate (and a user, where the gate requires one) has allowed the
-/// call. Calls that the gate or the user refuses do not count.
+/// The host asks this before it sends a call, after the gate has allowed the call. (The gate decides whether a call may
+/// run, or leaves that to a user.) Calls that the gate or the user refuses do not count.
 pub trait Quotas: Send + Sync {
     /// Begins `work` of `caller`.
     ///
@@ -98,18 +98,24 @@ impl CallContext {
 
     /// Begins work as [`Self::begin`] does, but returns a refusal only after [`REFUSAL_PAUSE`].
     pub(crate) async fn admit_work(&self, caller: &Caller, work: Work) -> Result<Admitted, OverQuota> {
-        let admitted = self.begin(caller, work);
-        if admitted.is_err() {
+        let result = self.begin(caller, work);
+        if result.is_err() {
             sleep(REFUSAL_PAUSE).await;
         }
-        admitted
+        result
     }
 
     /// Records that a quota refused something other than a call.
-    pub(crate) fn report_over_quota(&self, caller: &Caller, server: Option<&ServerName>, what: &str, over: &OverQuota) {
+    pub(crate) fn report_over_quota(
+        &self,
+        caller: &Caller,
+        server: Option<&ServerName>,
+        what: &str,
+        over_quota: &OverQuota,
+    ) {
         if let Some(witness) = &self.witness {
             let (caller, server) = (caller.clone(), server.cloned());
-            witness.record(Fact::OverQuota { caller, server, what: what.to_owned(), why: over.to_string() });
+            witness.record(Fact::OverQuota { caller, server, what: what.to_owned(), why: over_quota.to_string() });
         }
     }
 }

@@ -128,7 +128,7 @@ impl fmt::Display for ServerMessage<'_> {
 }
 
 /// Returns the reason why a server in this state has no connection.
-pub(super) fn not_ready(state: &State, error: Option<&LinkError>) -> String {
+pub(super) fn not_ready_reason(state: &State, error: Option<&LinkError>) -> String {
     NotReady(state, error).to_string()
 }
 
@@ -208,9 +208,9 @@ impl CallError {
             // server.
             Self::NotReady { error, .. } => match error.as_deref() {
                 None | Some(LinkError::Rpc(_)) => CallErrorKind::Unreachable,
-                Some(error) => kind_of(error),
+                Some(error) => kind_of_link_error(error),
             },
-            Self::Link { error, .. } => kind_of(error),
+            Self::Link { error, .. } => kind_of_link_error(error),
         }
     }
 
@@ -220,7 +220,9 @@ impl CallError {
     pub fn is_protocol_error(&self) -> bool {
         match self {
             Self::Remote { .. } => true,
-            Self::Link { error, .. } => matches!(kind_of(error), CallErrorKind::Refused | CallErrorKind::Other),
+            Self::Link { error, .. } => {
+                matches!(kind_of_link_error(error), CallErrorKind::Refused | CallErrorKind::Other)
+            }
             _ => false,
         }
     }
@@ -247,7 +249,7 @@ impl CallError {
 }
 
 /// Returns the kind of an error of the connection.
-fn kind_of(error: &LinkError) -> CallErrorKind {
+fn kind_of_link_error(error: &LinkError) -> CallErrorKind {
     match error {
         LinkError::NeedsAuth { .. } => CallErrorKind::NeedsAuth,
         LinkError::Resolve(_) | LinkError::Config { .. } | LinkError::Refused(_) => CallErrorKind::Config,

@@ -1,6 +1,6 @@
 //! Converts a [`CallError`] into the `McpError` of Synapse (another program), for code that was written for that type.
 
-use super::{CallError, error::not_ready};
+use super::{CallError, error::not_ready_reason};
 use crate::link::LinkError;
 
 /// A [`CallError`] as one of four kinds, with the texts of Synapse's error of this name, for programs that match on
@@ -41,10 +41,10 @@ impl From<&CallError> for McpError {
                 Self::Config(error.to_string())
             }
             CallError::NotReady { server, state, error, .. } => {
-                Self::Connection { server: server.to_string(), message: not_ready(state, error.as_deref()) }
+                Self::Connection { server: server.to_string(), message: not_ready_reason(state, error.as_deref()) }
             }
             CallError::Link { error: cause, .. } if is_fault_of_entry(cause) => Self::Config(error.to_string()),
-            CallError::Link { server, error: cause, .. } if is_no_connection(cause) => {
+            CallError::Link { server, error: cause, .. } if means_no_connection(cause) => {
                 Self::Connection { server: server.to_string(), message: cause.to_string() }
             }
             CallError::Link {
@@ -60,7 +60,7 @@ fn is_fault_of_entry(cause: &LinkError) -> bool {
     matches!(cause, LinkError::Config { .. } | LinkError::Resolve(_))
 }
 
-fn is_no_connection(cause: &LinkError) -> bool {
+fn means_no_connection(cause: &LinkError) -> bool {
     matches!(
         cause,
         LinkError::Spawn(_)

@@ -26,8 +26,8 @@ const VALIDATION_TIME: Duration = Duration::from_millis(500);
 /// in the store of the host.
 const MAX_INLINE_MEDIA: usize = 1024 * 1024;
 
-/// The least number of bytes to which a block of text is cut: enough for the line that says where the rest is.
-const MARKER_ROOM: usize = 200;
+/// The fewest bytes to which a block of text is cut: enough for the line that says where the rest is.
+const MIN_CUT_BYTES: usize = 200;
 
 /// The result of a tool.
 #[derive(Clone, Debug, Serialize)]
@@ -138,7 +138,7 @@ pub struct ShapedContent {
 
 /// Shapes content other than the result of a call: stores what a model cannot see, and cuts the text.
 pub(crate) async fn shape_content(shaper: &Shaper<'_>, content: Vec<Content>) -> ShapedContent {
-    // The methods of `Shaper` work on a `ToolOutcome`, so the content becomes one for the time being.
+    // Wrap the content in a `ToolOutcome`, because the methods of `Shaper` work on one.
     let mut outcome = ToolOutcome { content, ..ToolOutcome::empty(shaper.server.clone(), shaper.name.to_owned()) };
     outcome.text = shaper.take_text_and_store_files(&mut outcome).await;
     shaper.cut_text(&mut outcome).await;
@@ -155,7 +155,7 @@ pub(crate) struct Shaper<'a> {
     pub(crate) max_bytes: usize,
     /// The store for parts that are too large; without a store, these parts are left out.
     pub(crate) artifacts: Option<&'a dyn Artifacts>,
-    /// What to do with structured content that does not match the output schema.
+    /// The reaction to structured content that does not match the output schema.
     pub(crate) output_schema: OutputSchema,
 }
 
@@ -200,8 +200,8 @@ impl Shaper<'_> {
         self.cut_blocks(&mut outcome.content, handle.as_deref());
     }
 
-    /// Cuts the texts of the blocks to `max_bytes` together: cuts the block that reaches this limit, and removes all
-    /// texts after it. The line that says where the rest is can come on top.
+    /// Cuts the texts of all blocks together to `max_bytes`: cuts the block that reaches this limit, and removes all
+    /// texts after it. The line that says where the rest is may exceed the limit.
     fn cut_blocks(&self, content: &mut Vec<Content>, handle: Option<&str>) {
         let (mut bytes_left, mut is_full) = (self.max_bytes, false);
         content.retain_mut(|block| {
@@ -218,7 +218,7 @@ impl Shaper<'_> {
             }
             is_full = text.len() > bytes_left;
             if is_full {
-                *text = fit(text, bytes_left.max(MARKER_ROOM.min(self.max_bytes)), handle).text.into_owned();
+                *text = fit(text, bytes_left.max(MIN_CUT_BYTES.min(self.max_bytes)), handle).text.into_owned();
             }
             bytes_left = bytes_left.saturating_sub(text.len());
             true
@@ -322,8 +322,8 @@ pub(super) async fn check_failure(
     check: fn(&ListedTool, &Value) -> Result<(), CheckFailure>,
 ) -> Option<CheckFailure> {
     let listed = tool.listed.clone();
-    let checking = tokio::task::spawn_blocking(move || check(&listed, &value));
-    Some(match timeout(VALIDATION_TIME, checking).await {
+    let check_task = tokio::task::spawn_blocking(move || check(&listed, &value));
+    Some(match timeout(VALIDATION_TIME, check_task).await {
         Ok(Ok(result)) => match result.err()? {
             CheckFailure::Mismatch(why) => CheckFailure::Mismatch(quote(&why)),
             CheckFailure::Unchecked(why) => CheckFailure::Unchecked(quote(&why)),

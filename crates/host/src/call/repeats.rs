@@ -1,4 +1,5 @@
-//! Decides whether the content blocks of a result repeat its structured content, so that a model gets it only once.
+//! Decides whether the content blocks of a result repeat its structured content. If they do, a model gets only the
+//! blocks.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -35,6 +36,7 @@ fn blocks_contain(content: &[Content], value: &Value) -> bool {
     content.iter().any(|block| block_contains(block, value)) || value.as_array().is_some_and(blocks_are_items)
 }
 
+/// Returns whether one block contains all of `value`.
 fn block_contains(block: &Content, value: &Value) -> bool {
     match block {
         Content::Text { text } => {
@@ -63,24 +65,25 @@ fn text_equals(text: &str, value: &Value) -> bool {
         return true;
     }
     let mut reader = serde_json::Deserializer::from_str(text);
-    EqualTo(value).deserialize(&mut reader).is_ok() && reader.end().is_ok()
+    MustEqual(value).deserialize(&mut reader).is_ok() && reader.end().is_ok()
 }
 
-/// Reads JSON that must equal this value; any other JSON is an error. The order of members does not matter.
-struct EqualTo<'a>(&'a Value);
+/// Reads JSON, and fails if it does not equal this value. The order of members does not matter.
+struct MustEqual<'a>(&'a Value);
 
-impl<'a> EqualTo<'a> {
-    /// Returns the error for another value unless `is_same` is true.
+impl<'a> MustEqual<'a> {
+    /// Returns an error unless `is_same` is true.
     fn ok_if<E: Error>(is_same: bool) -> Result<(), E> {
         if is_same { Ok(()) } else { Err(E::custom("another value")) }
     }
 
+    /// Checks that the expected value is a number that `is_same` accepts.
     fn number<E: Error>(&self, is_same: impl FnOnce(&'a Number) -> bool) -> Result<(), E> {
         Self::ok_if(matches!(self.0, Value::Number(number) if is_same(number)))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for EqualTo<'_> {
+impl<'de> DeserializeSeed<'de> for MustEqual<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -88,7 +91,7 @@ impl<'de> DeserializeSeed<'de> for EqualTo<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for EqualTo<'_> {
+impl<'de> Visitor<'de> for MustEqual<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,7 +127,7 @@ impl<'de> Visitor<'de> for EqualTo<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut actual: A) -> Result<(), A::Error> {
         let Value::Array(items) = self.0 else { return Self::ok_if(false) };
         for item in items {
-            Self::ok_if(actual.next_element_seed(EqualTo(item))?.is_some())?;
+            Self::ok_if(actual.next_element_seed(MustEqual(item))?.is_some())?;
         }
         // Any further element is an error, without reading it.
         Self::ok_if(actual.next_element_seed(NoElement)?.is_none())
@@ -133,10 +136,10 @@ impl<'de> Visitor<'de> for EqualTo<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut actual: A) -> Result<(), A::Error> {
         let Value::Object(members) = self.0 else { return Self::ok_if(false) };
         let mut unmatched_names: BTreeSet<&str> = members.keys().map(String::as_str).collect();
-        while let Some((name, member)) = actual.next_key_seed(MemberOf(members))? {
+        while let Some((name, member)) = actual.next_key_seed(MemberIn(members))? {
             // A repeated name is ambiguous, and counts as a difference.
             Self::ok_if(unmatched_names.remove(name.as_str()))?;
-            actual.next_value_seed(EqualTo(member))?;
+            actual.next_value_seed(MustEqual(member))?;
         }
         Self::ok_if(unmatched_names.is_empty())
     }
@@ -148,9 +151,9 @@ fn equals_as_float(number: &Number, actual: f64) -> bool {
 }
 
 /// Reads a name that must be the name of a member of this object, and returns that member.
-struct MemberOf<'a>(&'a Map<String, Value>);
+struct MemberIn<'a>(&'a Map<String, Value>);
 
-impl<'de, 'a> DeserializeSeed<'de> for MemberOf<'a> {
+impl<'de, 'a> DeserializeSeed<'de> for MemberIn<'a> {
     type Value = (&'a String, &'a Value);
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -158,7 +161,7 @@ impl<'de, 'a> DeserializeSeed<'de> for MemberOf<'a> {
     }
 }
 
-impl<'a> Visitor<'_> for MemberOf<'a> {
+impl<'a> Visitor<'_> for MemberIn<'a> {
     type Value = (&'a String, &'a Value);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -31,15 +31,15 @@ pub(super) struct RunningCall<'a> {
     decision: Decision,
     why: Cow<'static, str>,
     /// The arguments to send, if the user changed them.
-    pub(super) edited: Option<Map<String, Value>>,
+    pub(super) edited_arguments: Option<Map<String, Value>>,
     /// When the call passed the gate.
     started_at: Option<Instant>,
     /// How the call ended; cancelled until [`Self::finish`] is called.
     end: CallEnd,
     /// The code of the error, if the call has failed.
-    code: Option<&'static str>,
+    error_code: Option<&'static str>,
     /// The size of the result, in bytes.
-    bytes: usize,
+    result_bytes: usize,
 }
 
 impl<'a> RunningCall<'a> {
@@ -52,11 +52,11 @@ impl<'a> RunningCall<'a> {
             arguments: None,
             decision: Decision::Unanswered,
             why: Cow::Borrowed(""),
-            edited: None,
+            edited_arguments: None,
             started_at: None,
             end: CallEnd::Cancelled,
-            code: None,
-            bytes: 0,
+            error_code: None,
+            result_bytes: 0,
         }
     }
 
@@ -98,7 +98,7 @@ impl<'a> RunningCall<'a> {
         });
         let unasked = decision == Decision::CannotAsk;
         let error = CallError::Denied { server: server.clone(), tool: quote(tool), why, unasked };
-        self.code = Some(error.code());
+        self.error_code = Some(error.code());
         error
     }
 
@@ -109,7 +109,7 @@ impl<'a> RunningCall<'a> {
         drop(self.refuse(Decision::Denied, why));
         let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
         let error = CallError::Quarantined { server, tool, cause };
-        self.code = Some(error.code());
+        self.error_code = Some(error.code());
         error
     }
 
@@ -119,7 +119,7 @@ impl<'a> RunningCall<'a> {
         drop(self.refuse(Decision::Denied, over.to_string()));
         let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
         let error = CallError::OverQuota { server, tool, over: Box::new(over) };
-        self.code = Some(error.code());
+        self.error_code = Some(error.code());
         error
     }
 
@@ -135,10 +135,10 @@ impl<'a> RunningCall<'a> {
         match result {
             Ok(outcome) => {
                 self.end = if outcome.is_error { CallEnd::ToolError } else { CallEnd::Ok };
-                self.bytes = outcome.bytes;
+                self.result_bytes = outcome.bytes;
             }
             Err(error) => {
-                (self.end, self.code) = (CallEnd::Failed, Some(error.code()));
+                (self.end, self.error_code) = (CallEnd::Failed, Some(error.code()));
                 if error.is_protocol_error() {
                     let (server, error) = (self.tool.server.clone(), quote(&error.to_string()).into());
                     (self.call_context.events)(Event::McpServerError { server, error, call: Some(self.call.clone()) });
@@ -178,9 +178,9 @@ impl Drop for RunningCall<'_> {
                 decision: self.decision,
                 why: mem::take(&mut self.why).into_owned(),
                 end: self.started_at.is_some().then_some(self.end),
-                code: self.code,
+                code: self.error_code,
                 duration,
-                bytes: self.bytes,
+                bytes: self.result_bytes,
             })));
         }
     }

@@ -39,9 +39,10 @@ fn cut_and_mark<'a>(text: &'a str, max_bytes: usize, handle: Option<&str>) -> Op
     Some(Fitted { text: Cow::Owned(text_and_marker), omitted_bytes: text.len() - head.len() })
 }
 
-fn marker(shown: usize, total: usize, handle: Option<&str>) -> String {
+/// Returns the line that says how much of the text is shown.
+fn marker(shown_bytes: usize, total_bytes: usize, handle: Option<&str>) -> String {
     let place = handle.map_or(String::new(), |handle| format!("; the whole result is kept as {handle}"));
-    format!("\n[truncated: the first {shown} of {total} bytes are shown{place}]")
+    format!("\n[truncated: the first {shown_bytes} of {total_bytes} bytes are shown{place}]")
 }
 
 #[cfg(test)]

@@ -79,8 +79,8 @@ impl ToolOutcome {
             return Err(TypedError::Failed { tool, text: excerpt() });
         }
         if let Some(structured) = &self.structured {
-            let mismatch = |error: serde_json::Error| mismatch(tool, "structured content", &error);
-            return T::deserialize(structured).map_err(mismatch);
+            let mismatch_error = |error: serde_json::Error| mismatch_error(tool, "structured content", &error);
+            return T::deserialize(structured).map_err(mismatch_error);
         }
         if self.verbatim.is_some() {
             let found = "the whole result unchanged, as `Call::verbatim` asks for".to_owned();
@@ -96,10 +96,11 @@ impl ToolOutcome {
         if serde_json::from_str::<IgnoredAny>(&self.text).is_err() {
             return Err(TypedError::NotJson { tool, text: excerpt() });
         }
-        serde_json::from_str(&self.text).map_err(|error| mismatch(tool, "text", &error))
+        serde_json::from_str(&self.text).map_err(|error| mismatch_error(tool, "text", &error))
     }
 }
 
-fn mismatch(tool: String, what: &'static str, error: &serde_json::Error) -> TypedError {
+/// Returns the error for JSON that does not have the form of the caller's type.
+fn mismatch_error(tool: String, what: &'static str, error: &serde_json::Error) -> TypedError {
     TypedError::Mismatch { tool, what, why: for_line(&clip(&error.to_string(), MAX_EXCERPT_BYTES)).into_owned() }
 }

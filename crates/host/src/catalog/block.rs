@@ -1,10 +1,11 @@
-//! Tool definitions in the formats of model providers, written once for each catalog (the tools of all servers) and
-//! shared as finished bytes.
+//! Writes tool definitions in the formats of model providers, once for each catalog (the tools of all servers). All
+//! callers share the finished bytes.
 //!
 //! A conversation sends the same definitions with every request. The prompt cache of a provider stays valid only while
-//! the definitions have the same bytes. So the catalog makes one block for each wire (format of a provider) and
-//! selection of tools, in the order of the names, and every caller gets the same bytes. The bytes depend only on the
-//! tools: the same tools give the same bytes, even in another catalog or another process.
+//! the definitions have the same bytes. So the catalog makes one *block* for each pair of a *wire* (the format of a
+//! provider) and a selection of tools. A block has its tools in the order of their names, and every caller gets the
+//! same bytes. The bytes depend only on the tools: the same tools give the same bytes, even in another catalog or
+//! another process.
 
 mod cache;
 mod wire;
@@ -108,8 +109,8 @@ impl ToolBlock {
     }
 
     pub(super) fn of<'a>(tools: impl Iterator<Item = &'a CatalogTool>, kind: &BlockKind) -> Self {
-        let selected = tools.filter(|tool| kind.selection.has(tool));
-        Self::new(kind.wire, selected.map(|tool| ToolDefinition::new(tool, kind.provider)).collect::<Vec<_>>())
+        let selected_tools = tools.filter(|tool| kind.selection.has(tool));
+        Self::new(kind.wire, selected_tools.map(|tool| ToolDefinition::new(tool, kind.provider)).collect::<Vec<_>>())
     }
 
     /// Returns the definitions, ordered by name.

@@ -1,4 +1,4 @@
-//! Decides whether a model is shown all tools, or only the tools to search for others.
+//! Decides whether a model sees all tools, or only those with which it can search for the others.
 
 use super::{Catalog, selection::Selection};
 
@@ -48,9 +48,9 @@ impl Budget {
     /// offer while its tools stay the same.
     #[must_use]
     pub fn offer(&self, tools: usize, tokens: usize) -> Offer {
-        let too_many = self.max_tools.is_some_and(|max| tools > max);
-        let too_large = self.tokens().is_some_and(|max| tokens > max);
-        if too_many || too_large { Offer::Discovery } else { Offer::All }
+        let has_too_many = self.max_tools.is_some_and(|max| tools > max);
+        let is_too_large = self.tokens().is_some_and(|max| tokens > max);
+        if has_too_many || is_too_large { Offer::Discovery } else { Offer::All }
     }
 }
 
@@ -59,9 +59,9 @@ impl Catalog {
     /// build their definitions.
     #[must_use]
     pub fn offer(&self, budget: &Budget, selection: &Selection) -> Offer {
-        let selected = self.tools().filter(|tool| selection.has(tool));
-        let (tools, tokens) =
-            selected.fold((0, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens())));
+        let selected_tools = self.tools().filter(|tool| selection.has(tool));
+        let (tools, tokens) = selected_tools
+            .fold((0, 0_usize), |(tools, tokens), tool| (tools + 1, tokens.saturating_add(tool.tokens())));
         budget.offer(tools, tokens)
     }
 }

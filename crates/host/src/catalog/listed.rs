@@ -1,4 +1,4 @@
-//! Holds the tools of one server as the server listed them, with data that is derived from each tool on first use.
+//! Holds the tools of one server, as the server listed them. Some data is derived from each tool on first use.
 //!
 //! A tool has two forms. Calls and checks use the tool as its server sent it. Models, clients and users see its *shown*
 //! form, without invisible characters.
@@ -64,7 +64,7 @@ struct Schema {
 /// A schema that is parsed on first use.
 type LazySchema = OnceLock<Result<Schema, String>>;
 
-/// Compares what the server sent, what is shown of it, and the headers for calls, but no derived data.
+/// Compares the tool as the server sent it, its shown form, and the headers for calls, but no derived data.
 impl PartialEq for ListedTool {
     fn eq(&self, other: &Self) -> bool {
         self.tool == other.tool && self.shown == other.shown && self.headers == other.headers
@@ -77,7 +77,7 @@ impl ListedTool {
         Self { tool, shown: None, headers, cleaned_schemas: CleanedSchemas::default(), tokens, derived }
     }
 
-    /// Makes the shown form of the tool, as the server's configuration wants it.
+    /// Makes the shown form of the tool, according to the server's configuration.
     ///
     /// # Errors
     /// If invisible characters in it could not be found.
@@ -133,21 +133,21 @@ impl ListedTool {
 
 /// Checks `value` against a schema, which `lazy_schema` caches after it was parsed.
 fn check(lazy_schema: &LazySchema, schema: &RawValue, value: &Value) -> Result<(), CheckFailure> {
-    let unchecked = |why: &String| CheckFailure::Unchecked(why.clone());
+    let unchecked_error = |why: &String| CheckFailure::Unchecked(why.clone());
     let parse = || {
         let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
         Ok(Schema { schema, validator: OnceLock::new() })
     };
-    let Schema { schema, validator } = lazy_schema.get_or_init(parse).as_ref().map_err(unchecked)?;
+    let Schema { schema, validator } = lazy_schema.get_or_init(parse).as_ref().map_err(unchecked_error)?;
     // For most values, the quick check spares the compilation of the schema.
     if plainly_fits(schema, value) {
         return Ok(());
     }
     let compile = || Validator::compile(schema).map_err(|problem| problem.to_string());
-    let validator = validator.get_or_init(compile).as_ref().map_err(unchecked)?;
+    let validator = validator.get_or_init(compile).as_ref().map_err(unchecked_error)?;
     validator.validate(value).map_err(|unfit| match unfit {
         Unfit::Mismatch { mismatches } => CheckFailure::Mismatch(Mismatches(&mismatches).to_string()),
-        Unfit::TooExpensive => unchecked(&unfit.to_string()),
+        Unfit::TooExpensive => unchecked_error(&unfit.to_string()),
     })
 }
 
@@ -183,5 +183,5 @@ pub(crate) struct Listed {
     pub(crate) fresh_for: Duration,
     /// The list in a form to store for the next run of the program, if that was requested; see
     /// [`Listed::from_stored`].
-    pub(crate) kept: Option<Bytes>,
+    pub(crate) bytes_to_store: Option<Bytes>,
 }

@@ -36,7 +36,7 @@ const SUFFIX_DIGITS: [usize; 3] = [10, 20, 40];
 /// The maximum number of literal characters in a template, so that every cap leaves room for the names.
 const MAX_LITERAL_CHARS: usize = 16;
 
-/// How names are built from the pair (server, tool).
+/// The way in which a name is built from a pair (server, tool).
 ///
 /// Written in a configuration as `mcp__server__tool`, `server_tool`, `mcp_server__tool`, `tool`, or as a template
 /// with `{server}` and `{tool}`, such as `x-{tool}--{server}`.
@@ -106,7 +106,7 @@ pub struct Template {
     text: String,
     /// The bytes of literal text before the first placeholder.
     head_length: usize,
-    /// The part that comes first, and the bytes of literal text between both placeholders; `None` without `{server}`.
+    /// The first of the two parts, and the bytes of literal text between both placeholders; `None` without `{server}`.
     middle: Option<(Part, usize)>,
 }
 
@@ -135,7 +135,7 @@ impl Template {
         if text.matches(SERVER).count() > 1 {
             return Err(bad_style("it may hold {server} only once"));
         }
-        let template = Self::split(text);
+        let template = Self::find_placeholders(text);
         let literals = match template.form() {
             Form::Both { separator: "", .. } => {
                 return Err(bad_style("something must separate {server} from {tool}"));
@@ -153,7 +153,7 @@ impl Template {
     }
 
     /// Finds the placeholders. The caller has checked that the text holds `{tool}` once and `{server}` at most once.
-    fn split(text: &str) -> Self {
+    fn find_placeholders(text: &str) -> Self {
         let tool = text.find(TOOL).unwrap_or_default();
         let (head_length, middle) = match text.find(SERVER) {
             None => (tool, None),
@@ -209,7 +209,7 @@ pub enum Dashes {
     Underscore,
 }
 
-/// How model-visible names are made: style, length, and dashes.
+/// The rules by which model-visible names are made: style, length, and dashes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Naming {
     /// The style.
@@ -242,8 +242,8 @@ impl Naming {
         }
     }
 
-    /// Gives each pair (server, name) its model-visible name, in the way in which a catalog names tools. It is meant
-    /// for other things that servers name, such as prompts. A pair that occurs twice counts once.
+    /// Gives each pair (server, name) its model-visible name, as a catalog does for tools. Use this for other items
+    /// that servers name, such as prompts. A pair that occurs twice counts once.
     pub fn assign<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -263,49 +263,49 @@ pub(crate) fn assign<'a>(
 ) -> BTreeMap<(&'a str, &'a str), String> {
     let pairs: BTreeSet<_> = pairs.into_iter().collect();
     let (form, cap) = (naming.style.form(), naming.cap);
-    let mut by_name: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    let mut needing_suffix = Vec::new();
+    let mut pairs_by_name: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    let mut unnamed_pairs = Vec::new();
     for pair in pairs {
         let proposal = match naming.dashes {
             Dashes::Keep => form.propose(cap, pair),
             Dashes::Underscore => form.propose(cap, (&pair.0.replace('-', "_"), &pair.1.replace('-', "_"))),
         };
         match proposal {
-            Proposal::Plain(name) => by_name.entry(name).or_default().push(pair),
-            Proposal::Stem(stem) => needing_suffix.push((pair, stem)),
+            Proposal::Plain(name) => pairs_by_name.entry(name).or_default().push(pair),
+            Proposal::Stem(stem) => unnamed_pairs.push((pair, stem)),
         }
     }
     let mut names = BTreeMap::new();
-    for (name, rivals) in by_name {
-        match rivals[..] {
+    for (name, pairs_of_name) in pairs_by_name {
+        match pairs_of_name[..] {
             [pair] => {
                 names.insert(pair, name);
             }
             // Two pairs share a plain name only if the style hides the server or dashes are replaced.
-            _ => needing_suffix.extend(rivals.into_iter().map(|pair| (pair, name.clone()))),
+            _ => unnamed_pairs.extend(pairs_of_name.into_iter().map(|pair| (pair, name.clone()))),
         }
     }
-    add_suffixes(cap, needing_suffix, &mut names);
+    add_suffixes(cap, unnamed_pairs, &mut names);
     names
 }
 
 /// Names the pairs that need a suffix, with as many digits as are needed to distinguish them.
 fn add_suffixes<'a>(
     cap: NameCap,
-    mut needing_suffix: Vec<((&'a str, &'a str), String)>,
+    mut unnamed_pairs: Vec<((&'a str, &'a str), String)>,
     names: &mut BTreeMap<(&'a str, &'a str), String>,
 ) {
     let [.., max_digits] = SUFFIX_DIGITS;
     for digits in SUFFIX_DIGITS {
-        let mut by_name: BTreeMap<String, Vec<_>> = BTreeMap::new();
-        for (pair, stem) in needing_suffix.drain(..) {
-            by_name.entry(suffixed(&stem, pair, digits, cap)).or_default().push((pair, stem));
+        let mut pairs_by_name: BTreeMap<String, Vec<_>> = BTreeMap::new();
+        for (pair, stem) in unnamed_pairs.drain(..) {
+            pairs_by_name.entry(with_suffix(&stem, pair, digits, cap)).or_default().push((pair, stem));
         }
-        for (name, rivals) in by_name {
-            if rivals.len() == 1 || digits == max_digits {
-                names.extend(rivals.into_iter().map(|(pair, _)| (pair, name.clone())));
+        for (name, pairs_of_name) in pairs_by_name {
+            if pairs_of_name.len() == 1 || digits == max_digits {
+                names.extend(pairs_of_name.into_iter().map(|(pair, _)| (pair, name.clone())));
             } else {
-                needing_suffix.extend(rivals);
+                unnamed_pairs.extend(pairs_of_name);
             }
         }
     }
@@ -337,16 +337,16 @@ impl Form<'_> {
     /// Returns the name of a pair by rules 1 to 4 in the module's documentation, and whether it needs a suffix.
     fn propose(self, cap: NameCap, (server, tool): (&str, &str)) -> Proposal {
         let (mut name, has_one_owner) = match self {
-            Self::ToolOnly { head, tail } => ([head, &sanitised(tool), tail].concat(), is_name(tool)),
+            Self::ToolOnly { head, tail } => ([head, &sanitise(tool), tail].concat(), is_name(tool)),
             Self::Both { head, first, separator, tail } => {
                 let (first, second) = match first {
                     Part::Server => (server, tool),
                     Part::Tool => (tool, server),
                 };
                 // Splitting at the first separator must return `first`, for any second part.
-                let joined = [first, separator].concat();
-                let splits_in_one_way = joined.find(separator) == Some(first.len());
-                let name = [head, &sanitised(first), separator, &sanitised(second), tail].concat();
+                let first_and_separator = [first, separator].concat();
+                let splits_in_one_way = first_and_separator.find(separator) == Some(first.len());
+                let name = [head, &sanitise(first), separator, &sanitise(second), tail].concat();
                 (name, splits_in_one_way && is_name(first) && is_name(second))
             }
         };
@@ -363,22 +363,24 @@ impl Form<'_> {
 }
 
 impl Form<'_> {
-    /// Returns what [`Naming::may_produce`] describes, for names whose dashes are kept.
+    /// Does the work of [`Naming::may_produce`], for names whose dashes are kept.
     fn may_produce(self, server: &str, name: &str) -> bool {
         let Self::Both { head, first, separator, tail } = self else {
             return true;
         };
         if !ends_like_suffix(name) {
             let parts = name.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)?.split_once(separator));
-            return parts.is_some_and(|(before, after)| server == if first == Part::Server { before } else { after });
+            return parts.is_some_and(|(first_part, second_part)| {
+                server == if first == Part::Server { first_part } else { second_part }
+            });
         }
         let stem = name.rsplit_once('_').map_or(name, |(stem, _)| stem);
         let beginning = match first {
-            Part::Server => [head, &sanitised(server), separator].concat(),
+            Part::Server => [head, &sanitise(server), separator].concat(),
             // The server comes last, where a long name is cut.
             Part::Tool => return true,
         };
-        // `propose` puts a `_` before a name with an invalid first character, and `suffixed` cuts a stem that is too
+        // `propose` puts a `_` before a name with an invalid first character, and `with_suffix` cuts a stem that is too
         // long, perhaps within this beginning.
         [Some(stem), stem.strip_prefix('_')]
             .into_iter()
@@ -397,7 +399,7 @@ fn is_name(part: &str) -> bool {
 }
 
 /// Replaces each character that a name cannot have by `_`.
-fn sanitised(part: &str) -> String {
+fn sanitise(part: &str) -> String {
     part.chars().map(|c| if is_name_char(c) { c } else { '_' }).collect()
 }
 
@@ -409,7 +411,7 @@ fn ends_like_suffix(name: &str) -> bool {
 }
 
 /// Returns the stem, cut if it is too long, and a suffix of `digits` hex digits of the pair's hash.
-fn suffixed(stem: &str, (server, tool): (&str, &str), digits: usize, cap: NameCap) -> String {
+fn with_suffix(stem: &str, (server, tool): (&str, &str), digits: usize, cap: NameCap) -> String {
     let mut hash = Sha256::new();
     // The length prefix makes the encoding of the pair unambiguous.
     hash.update((server.len() as u64).to_be_bytes());

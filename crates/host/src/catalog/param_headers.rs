@@ -87,7 +87,7 @@ pub(crate) enum BadMark {
 }
 
 impl ParamHeaders {
-    /// Returns whether the JSON of a schema may contain marks. If not, as for most tools, the schema need not be parsed
+    /// Returns whether the JSON of a schema may contain marks. Most schemas have none. Such a schema need not be parsed
     /// for [`from_schema`](Self::from_schema).
     pub(crate) fn may_be_in(schema: &str) -> bool {
         // JSON can spell the keyword with escapes such as `\u002d`.

@@ -1,5 +1,5 @@
-//! Defines profiles. A *profile* chooses what one group of clients sees of a catalog (the tools of all servers): which
-//! tools, and under which names and descriptions.
+//! Defines profiles. A *profile* chooses the tools of a catalog (the tools of all servers) that one group of clients
+//! sees, and their names and descriptions.
 
 use std::collections::BTreeMap;
 
@@ -119,6 +119,7 @@ impl ToolProfile {
         self.replacements.get(&(tool.server.clone(), tool.tool().name.clone()))
     }
 
+    /// Returns the name that the profile gives to this tool, if it renames the tool.
     fn new_name(&self, tool: &CatalogTool) -> Option<&str> {
         self.shown_as(tool).and_then(|shown| shown.name.as_deref())
     }

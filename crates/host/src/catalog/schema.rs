@@ -60,8 +60,8 @@ impl FromStr for Provider {
     type Err = UnknownProvider;
 
     fn from_str(text: &str) -> Result<Self, UnknownProvider> {
-        let found = Self::ALL.into_iter().find(|provider| provider.to_string() == text);
-        found.ok_or_else(|| UnknownProvider { given: text.to_owned() })
+        let provider = Self::ALL.into_iter().find(|provider| provider.to_string() == text);
+        provider.ok_or_else(|| UnknownProvider { given: text.to_owned() })
     }
 }
 
@@ -137,36 +137,37 @@ fn apply_anthropic_rules(root: &mut Map<String, Value>, report: &mut Report) {
         }
         is_allowed
     });
-    keep_defined_required(root, report);
+    remove_undefined_required(root, report);
 }
 
 /// Returns whether the schema allows this type.
 fn allows_type(schema: &Map<String, Value>, name: &str) -> bool {
     match schema.get("type") {
-        Some(Value::String(only)) => only == name,
+        Some(Value::String(single)) => single == name,
         Some(Value::Array(types)) => types.iter().any(|allowed| allowed == name),
         _ => false,
     }
 }
 
-/// Removes repeated names from `required`, here and in all subschemas. Merging leaves them there: a schema can have
+/// Removes repeated names from `required`, here and in all subschemas. Merging does not remove them: a schema can have
 /// very many parts, and a search at each merge of two parts would take minutes.
 fn drop_repeated_names(schema: &mut Map<String, Value>, report: &mut Report) {
     if let Some(Value::Array(names)) = schema.get_mut("required") {
-        keep_first_of_each(names);
+        remove_duplicates(names);
     }
     dialect::for_each_subschema(schema, report, &mut drop_repeated_names);
 }
 
-fn keep_first_of_each(names: &mut Vec<Value>) {
+/// Removes all but the first of equal names.
+fn remove_duplicates(names: &mut Vec<Value>) {
     let mut seen_names = HashSet::with_capacity(names.len());
     names.retain(|name| seen_names.insert(name.clone()));
 }
 
 /// Removes from `required` the names that are not among the properties, and those that come twice.
-fn keep_defined_required(schema: &mut Map<String, Value>, report: &mut Report) {
+fn remove_undefined_required(schema: &mut Map<String, Value>, report: &mut Report) {
     let Some(Value::Array(mut required)) = schema.shift_remove("required") else { return };
-    keep_first_of_each(&mut required);
+    remove_duplicates(&mut required);
     let old_length = required.len();
     let properties = schema.get("properties").and_then(Value::as_object);
     required.retain(|name| name.as_str().is_some_and(|name| properties.is_some_and(|all| all.contains_key(name))));
@@ -180,25 +181,25 @@ fn keep_defined_required(schema: &mut Map<String, Value>, report: &mut Report) {
 
 /// Replaces `exclusiveMinimum` and `exclusiveMaximum` by the next inclusive bound, with a hint if that is not exact.
 fn soften_exclusive_bounds(schema: &mut Map<String, Value>, report: &mut Report) {
-    let is_integer = schema.get("type").is_some_and(|only| only == "integer");
+    let is_integer = schema.get("type").is_some_and(|name| name == "integer");
     for (exclusive, inclusive, step, word) in
         [("exclusiveMinimum", "minimum", 1, "greater"), ("exclusiveMaximum", "maximum", -1, "less")]
     {
         let Some(bound) = schema.shift_remove(exclusive) else { continue };
-        let next = bound.as_i64().filter(|_| is_integer).and_then(|bound| bound.checked_add(step));
-        let replacement = next.map_or_else(|| bound.clone(), Value::from);
-        if next.is_none() {
+        let next_integer = bound.as_i64().filter(|_| is_integer).and_then(|bound| bound.checked_add(step));
+        let replacement = next_integer.map_or_else(|| bound.clone(), Value::from);
+        if next_integer.is_none() {
             add_hint(schema, &format!("Must be {word} than {bound}."));
         }
         // Keep an existing inclusive bound if it is tighter.
-        let is_tighter = schema.get(inclusive).and_then(Value::as_f64).is_some_and(|present| {
-            let new = replacement.as_f64().unwrap_or(present);
-            if step > 0 { present >= new } else { present <= new }
+        let is_tighter = schema.get(inclusive).and_then(Value::as_f64).is_some_and(|old_bound| {
+            let new_bound = replacement.as_f64().unwrap_or(old_bound);
+            if step > 0 { old_bound >= new_bound } else { old_bound <= new_bound }
         });
         if !is_tighter {
             schema.insert(inclusive.into(), replacement);
         }
-        let addition = if next.is_some() { "" } else { " and a hint in the description" };
+        let addition = if next_integer.is_some() { "" } else { " and a hint in the description" };
         report.within(exclusive, |report| report.note(format!("replaced by `{inclusive}`{addition}")));
     }
 }

@@ -79,17 +79,17 @@ impl Catalog {
         let servers: Vec<_> = self
             .server_tools
             .iter()
-            .filter_map(|server| Some((server, server.set.search_index(&never_stop)?)))
+            .filter_map(|server| Some((server, server.tool_set.search_index(&never_stop)?)))
             .collect();
         let indexes: Vec<_> = servers.iter().map(|(server, index)| (&*server.words, *index)).collect();
-        let ranked = rank(&Query::new(query), &indexes);
+        let ranked_tools = rank(&Query::new(query), &indexes);
         let mut best_score: Option<f32> = None;
-        ranked
+        ranked_tools
             .into_iter()
             .filter(|ranked| selection.may_have(&servers[ranked.index_position].0.server))
             .filter_map(|ranked| {
                 let (server, index) = servers[ranked.index_position];
-                let listed = &server.set.tools[index.list_position(ranked.position)];
+                let listed = &server.tool_set.tools[index.list_position(ranked.position)];
                 let tool = self.find_pair(&server.server, &listed.tool.name)?;
                 selection.has(tool).then(|| Hit { tool: tool.clone(), score: ranked.score })
             })
@@ -102,7 +102,7 @@ impl Catalog {
     /// returns `true`.
     pub(crate) fn index(&self, should_stop: &dyn Fn() -> bool) {
         for server in &self.server_tools {
-            if server.set.search_index(should_stop).is_none() {
+            if server.tool_set.search_index(should_stop).is_none() {
                 return;
             }
         }
@@ -112,7 +112,7 @@ impl Catalog {
     /// once they are built.
     #[must_use]
     pub fn index_bytes(&self) -> usize {
-        self.server_tools.iter().map(|server| server.set.search_index.bytes()).sum()
+        self.server_tools.iter().map(|server| server.tool_set.search_index.bytes()).sum()
     }
 }
 

@@ -14,10 +14,10 @@ use crate::{catalog::CatalogTool, glob::Pattern, spec::ServerName};
 pub struct Selection {
     /// `None` if tools of any server may belong to the selection.
     servers: Option<BTreeSet<ServerName>>,
-    without_servers: BTreeSet<ServerName>,
+    excluded_servers: BTreeSet<ServerName>,
     /// `None` if tools of any name may belong to the selection.
-    only: Option<Vec<Pattern>>,
-    without: Vec<Pattern>,
+    included_patterns: Option<Vec<Pattern>>,
+    excluded_patterns: Vec<Pattern>,
     /// Whether no tool belongs to the selection, regardless of the other fields.
     selects_nothing: bool,
 }
@@ -46,7 +46,7 @@ impl Selection {
     /// Excludes the tools of these servers.
     #[must_use]
     pub fn without_servers(mut self, servers: impl IntoIterator<Item = ServerName>) -> Self {
-        self.without_servers.extend(servers);
+        self.excluded_servers.extend(servers);
         self
     }
 
@@ -54,11 +54,11 @@ impl Selection {
     /// method. If there are no patterns, no tool belongs to the selection.
     #[must_use]
     pub fn only(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
-        let only = self.only.get_or_insert_default();
+        let included_patterns = self.included_patterns.get_or_insert_default();
         for pattern in patterns {
-            // A pattern may be read in several ways: include only what it certainly means.
-            only.extend(pattern.certain_readings());
-            only.push(pattern);
+            // A pattern may have several readings: include only those that it certainly means.
+            included_patterns.extend(pattern.certain_readings());
+            included_patterns.push(pattern);
         }
         self
     }
@@ -68,8 +68,8 @@ impl Selection {
     pub fn without(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
         for pattern in patterns {
             // Exclude all that the pattern could mean.
-            self.without.extend(pattern.every_reading());
-            self.without.push(pattern);
+            self.excluded_patterns.extend(pattern.every_reading());
+            self.excluded_patterns.push(pattern);
         }
         self
     }
@@ -81,8 +81,8 @@ impl Selection {
             pattern.matches(tool.server.as_str(), &tool.tool().name) || pattern.matches_name(&tool.name)
         };
         self.may_have(&tool.server)
-            && self.only.as_ref().is_none_or(|only| only.iter().any(matches))
-            && !self.without.iter().any(matches)
+            && self.included_patterns.as_ref().is_none_or(|patterns| patterns.iter().any(matches))
+            && !self.excluded_patterns.iter().any(matches)
     }
 
     /// Returns whether a tool of this server can belong to the selection, judging by the server alone.
@@ -90,7 +90,7 @@ impl Selection {
     pub fn may_have(&self, server: &ServerName) -> bool {
         !self.selects_nothing
             && self.servers.as_ref().is_none_or(|servers| servers.contains(server))
-            && !self.without_servers.contains(server)
+            && !self.excluded_servers.contains(server)
     }
 
     /// Returns the part of the selection that belongs to this server.

@@ -117,6 +117,7 @@ impl TypePrinter<'_> {
         }
     }
 
+    /// Returns the type `name` of a schema; for an array, with the type of its items.
     fn named_type(&self, name: &str, schema: &Value, depth: usize) -> String {
         if name != "array" {
             return shown_name(name);
@@ -128,23 +129,24 @@ impl TypePrinter<'_> {
 
 /// Writes the first few alternatives, without duplicates and separated by `|`.
 fn union(alternatives: &[Value], print: impl Fn(&Value) -> String) -> String {
-    let mut distinct: Vec<String> = Vec::new();
+    let mut distinct_types: Vec<String> = Vec::new();
     for alternative in alternatives.iter().take(MAX_ALTERNATIVES) {
-        let printed = print(alternative);
-        if !distinct.contains(&printed) {
-            distinct.push(printed);
+        let type_text = print(alternative);
+        if !distinct_types.contains(&type_text) {
+            distinct_types.push(type_text);
         }
     }
     if alternatives.len() > MAX_ALTERNATIVES {
-        distinct.push("...".to_owned());
+        distinct_types.push("...".to_owned());
     }
-    if distinct.is_empty() { any_type() } else { distinct.join("|") }
+    if distinct_types.is_empty() { any_type() } else { distinct_types.join("|") }
 }
 
 fn shown_name(name: &str) -> String {
     text::for_line(&text::clip(name, MAX_NAME_BYTES)).into_owned()
 }
 
+/// Writes a value of `const` or `enum`.
 fn literal(value: &Value) -> String {
     // Write only the beginning of a long value, instead of cutting the whole: a schema may refer to it a thousand
     // times.

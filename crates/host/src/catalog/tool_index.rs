@@ -34,15 +34,15 @@ impl ToolIndex {
 
     /// Returns the tool with this model-visible name.
     pub(super) fn get<'a>(&self, tools: &'a [CatalogTool], name: &str) -> Option<&'a CatalogTool> {
-        let is_meant = |position: &u32| tool_at(tools, *position).is_some_and(|tool| tool.name == name);
-        tool_at(tools, *self.by_name.find(self.hasher.hash_one(name), is_meant)?)
+        let is_wanted = |position: &u32| tool_at(tools, *position).is_some_and(|tool| tool.name == name);
+        tool_at(tools, *self.by_name.find(self.hasher.hash_one(name), is_wanted)?)
     }
 
     /// Returns the tool of this server with this name.
     pub(super) fn get_pair<'a>(&self, tools: &'a [CatalogTool], server: &str, tool: &str) -> Option<&'a CatalogTool> {
         let key = (server, tool);
-        let is_meant = |position: &u32| tool_at(tools, *position).is_some_and(|tool| pair(tool) == key);
-        tool_at(tools, *self.by_pair.find(self.hasher.hash_one(key), is_meant)?)
+        let is_wanted = |position: &u32| tool_at(tools, *position).is_some_and(|tool| pair(tool) == key);
+        tool_at(tools, *self.by_pair.find(self.hasher.hash_one(key), is_wanted)?)
     }
 }
 

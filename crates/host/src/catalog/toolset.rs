@@ -1,4 +1,5 @@
-//! Holds the tools of one server, as the server listed them and its entry (the server's configuration) filters them.
+//! Holds the tools of one server, in the form in which the server listed them. The *entry* (the server's configuration)
+//! filters them.
 //!
 //! A *pin* is the definition of a tool as it was first seen, or as a user approved it later. A tool that differs from
 //! its pin is *mismatched*. It is in *quarantine*, and cannot be used, unless the entry asks only for a warning.
@@ -27,7 +28,7 @@ pub(crate) struct ToolSet {
     pub(crate) unusable: Vec<UnusableTool>,
     /// Tools that differ from their pins. Those in quarantine are not among [`Self::tools`].
     pub(crate) mismatched: Box<[MismatchedTool]>,
-    /// The number of the version of the pins with which the tools were compared, tool by tool; `None` if they were not.
+    /// The number of the version of the pins with which each tool was compared; `None` if the tools were not compared.
     pub(crate) generation: Option<u64>,
     /// The index that searches use.
     pub(crate) search_index: LazyIndex,
@@ -79,12 +80,12 @@ fn have_same_items<'a, T: PartialEq, K: Ord>(one: &'a [T], other: &'a [T], key: 
 }
 
 impl ToolSet {
-    /// Builds the set from a list, as the server's configuration wants the tools shown.
+    /// Builds the set from a list. The server's configuration says which tools are shown, and in which form.
     pub(crate) fn new(listed: Listed, spec: &ServerSpec) -> Self {
-        let (not_hidden, hidden): (Vec<_>, Vec<_>) =
+        let (shown, hidden): (Vec<_>, Vec<_>) =
             listed.tools.into_iter().partition(|listed| spec.tools.shows(&listed.tool.name));
         let (mut tools, mut unusable) = (Vec::new(), listed.unusable);
-        for tool in not_hidden {
+        for tool in shown {
             match tool.shown_as(spec) {
                 Ok(tool) => tools.push(Arc::new(tool)),
                 Err(tool) => unusable.push(tool),
@@ -100,8 +101,8 @@ impl ToolSet {
         }
     }
 
-    /// Returns the same set, with unchanged tools taken from `previous`: this keeps their derived data, such as schemas
-    /// for providers.
+    /// Returns the same set, with unchanged tools taken from `previous`, so that their derived data, such as schemas
+    /// for providers, need not be computed again.
     pub(crate) fn reusing_unchanged(mut self, previous: &Self) -> Self {
         let previous_tools: HashMap<_, _> =
             previous.tools.iter().map(|previous_tool| (previous_tool.tool.name.as_str(), previous_tool)).collect();
@@ -140,8 +141,8 @@ impl ToolSet {
         self.unusable.iter().filter(|unusable| !old_unusable.contains(unusable)).collect()
     }
 
-    /// Returns SHA-256 of all data about the tools, in the order of their names, to identify the list. An equivalent
-    /// list with other bytes has another hash; the caller then checks it tool by tool.
+    /// Returns SHA-256 of all data about the tools, in the order of their names, to identify the list. A list with the
+    /// same meaning but other bytes has another hash; the caller then compares the tools one by one.
     pub(crate) fn hash(&self) -> [u8; 32] {
         let mut tools: Vec<_> = self.all().map(|listed| &listed.tool).collect();
         tools.sort_unstable_by(|a, b| a.name.cmp(&b.name));

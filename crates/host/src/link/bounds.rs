@@ -9,6 +9,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     message: usize,
+    /// The bound of one page of a list.
     list: usize,
 }
 
@@ -47,9 +48,9 @@ impl Bound {
         Self { bytes: limits.listing_bytes, setting: Setting::MaxListBytes }
     }
 
-    /// Returns the error for a larger message.
-    pub(crate) fn too_large(self, code: &'static str, what: &'static str, seen: u64) -> LinkError {
-        LinkError::TooLarge { code, what, limit: self.bytes, seen, setting: self.setting }
+    /// Returns the error for a larger message, of which `size` bytes were counted. `what` names it.
+    pub(crate) fn too_large(self, code: &'static str, what: &'static str, size: u64) -> LinkError {
+        LinkError::TooLarge { code, what, limit: self.bytes, seen: size, setting: self.setting }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::link::{
     error::LinkError,
     framing::envelope::{MAX_DEPTH, Reason, depth_exceeds},
     http::HttpTransport,
-    inbound::{Closed, Inbound, OpenRequest, RegisteredRequest},
+    inbound::{ConnectionEnd, Inbound, OpenRequest, RegisteredRequest},
     message::{OutgoingRequest, RawAnswer},
     recording::Player,
 };
@@ -59,7 +59,7 @@ impl LinkTransport {
 pub(crate) struct Channel {
     pub(crate) transport: LinkTransport,
     pub(crate) inbound: Arc<Inbound>,
-    pub(crate) closed: Arc<Closed>,
+    pub(crate) connection_end: Arc<ConnectionEnd>,
     next_id: AtomicI64,
 }
 
@@ -74,6 +74,7 @@ pub(crate) struct NewRequest<'a, P> {
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// Members of `_meta`, without braces.
     pub(crate) meta: &'a str,
+    /// Whether to cancel the request at the server when the caller no longer waits.
     pub(crate) cancellable: bool,
 }
 
@@ -88,12 +89,13 @@ impl<'a, P: Serialize> NewRequest<'a, P> {
 }
 
 impl Channel {
-    pub(crate) fn new(transport: LinkTransport, inbound: Arc<Inbound>, closed: Arc<Closed>) -> Self {
-        Self { transport, inbound, closed, next_id: AtomicI64::new(1) }
+    pub(crate) fn new(transport: LinkTransport, inbound: Arc<Inbound>, connection_end: Arc<ConnectionEnd>) -> Self {
+        Self { transport, inbound, connection_end, next_id: AtomicI64::new(1) }
     }
 
     /// Sends a request and waits for its answer, or for the end of the connection. Sets no time-out; dropping the
-    /// future cancels the request. The server's progress and questions do not reach it; see [`Self::register`].
+    /// future cancels the request. Progress and questions of the server do not reach the request; [`Self::register`] is
+    /// for that.
     pub(crate) async fn request<P: Serialize>(&self, request: NewRequest<'_, P>) -> RawAnswer {
         let progress_token = None;
         self.send(self.next_id(), request, progress_token).await
@@ -114,6 +116,7 @@ impl Channel {
         (self.inbound.acknowledgement(id), self.hold_open(id, request))
     }
 
+    /// Sends a subscription, and waits until it ends.
     async fn hold_open<P: Serialize>(&self, id: i64, request: NewRequest<'_, P>) -> RawAnswer {
         let subscription = self.inbound.register_subscription(id);
         let progress_token = None;
@@ -150,13 +153,14 @@ impl Channel {
     async fn send<P: Serialize>(&self, id: i64, request: NewRequest<'_, P>, progress_token: Option<i64>) -> RawAnswer {
         let method = request.method;
         let answer = self.exchange(id, request, progress_token).await?;
-        // The answer is a `result`: the message around it was one level.
+        // The answer is the `result` member: the message around it was one more level.
         if !is_list(method) && depth_exceeds(&answer, MAX_DEPTH - 1) {
             return Err(LinkError::unparsable(Reason::TooDeep { limit: MAX_DEPTH }.to_string()));
         }
         Ok(answer)
     }
 
+    /// Encodes and sends a request. Waits for its answer, or for the end of the connection.
     async fn exchange<P: Serialize>(
         &self,
         id: i64,
@@ -172,17 +176,17 @@ impl Channel {
             cancellable: request.cancellable,
         };
         // The `select!` below looks at the transport first, and would still send the request.
-        if self.closed.is_closed() {
-            return Err(self.closed.reason());
+        if self.connection_end.is_closed() {
+            return Err(self.connection_end.reason());
         }
         tokio::select! {
             biased;
             answer = self.transport.exchange(outgoing) => match answer {
-                // The transport only knows that the connection ended; `closed` knows the reason.
-                Err(LinkError::Stopped) => Err(self.closed.wait().await.for_requests_under_way()),
+                // The transport only knows that the connection ended; `connection_end` knows the reason.
+                Err(LinkError::Stopped) => Err(self.connection_end.wait().await.for_requests_under_way()),
                 answer => answer,
             },
-            reason = self.closed.wait() => Err(reason.for_requests_under_way()),
+            reason = self.connection_end.wait() => Err(reason.for_requests_under_way()),
         }
     }
 
@@ -202,21 +206,21 @@ fn write_request(
     progress_token: Option<i64>,
 ) -> Result<Bytes, LinkError> {
     let write_error = |error: serde_json::Error| LinkError::protocol(format!("the request cannot be written: {error}"));
-    let mut out = Vec::with_capacity(256 + meta.len());
-    out.extend_from_slice(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":"#).as_bytes());
-    let params_start = out.len();
-    serde_json::to_writer(&mut out, params).map_err(write_error)?;
+    let mut json = Vec::with_capacity(256 + meta.len());
+    json.extend_from_slice(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":"#).as_bytes());
+    let params_start = json.len();
+    serde_json::to_writer(&mut json, params).map_err(write_error)?;
     let token = progress_token.map(|token| format!(r#""progressToken":{token}"#)).unwrap_or_default();
     if !(meta.is_empty() && token.is_empty()) {
         // The params are an object, so the text ends with a brace.
-        out.pop();
-        let params_are_empty = out.len() == params_start + 1;
+        json.pop();
+        let params_are_empty = json.len() == params_start + 1;
         let before_meta = if params_are_empty { "" } else { "," };
         let before_token = if meta.is_empty() || token.is_empty() { "" } else { "," };
-        out.extend_from_slice(format!(r#"{before_meta}"_meta":{{{meta}{before_token}{token}}}}}"#).as_bytes());
+        json.extend_from_slice(format!(r#"{before_meta}"_meta":{{{meta}{before_token}{token}}}}}"#).as_bytes());
     }
-    out.push(b'}');
-    Ok(out.into())
+    json.push(b'}');
+    Ok(json.into())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::link::error::LinkError;
 
+/// The problem and the next step, if the command is not in the image.
 const NO_COMMAND: (&str, &str) =
     ("its command is not in the image", "check `command`, or leave it out to run the default command of the image");
 
@@ -20,8 +21,9 @@ pub(super) fn explain_exit(error: LinkError) -> LinkError {
     LinkError::Container { why, next, stderr }
 }
 
-/// Matches the known messages of the engines, which have no codes.
+/// Finds the problem and the next step by the known messages of the engines: the engines print no codes.
 fn engine_problem(stderr: &str) -> (&'static str, &'static str) {
+    // Phrases of which the engine's stderr contains one, the problem, and the next step.
     const KNOWN_PROBLEMS: &[(&[&str], &str, &str)] = &[
         (
             &["permission denied while trying to connect"],
@@ -59,7 +61,7 @@ fn engine_problem(stderr: &str) -> (&'static str, &'static str) {
             "check `container.network`",
         ),
     ];
-    let problem = KNOWN_PROBLEMS.iter().find(|(words, ..)| words.iter().any(|word| stderr.contains(word)));
+    let problem = KNOWN_PROBLEMS.iter().find(|(phrases, ..)| phrases.iter().any(|phrase| stderr.contains(phrase)));
     problem.map_or(("the engine refused it", "check `container`"), |(_, why, next)| (why, next))
 }
 

@@ -1,5 +1,4 @@
-//! Decodes raw results into MCP's types, leniently: one bad tool or content block is dropped alone, and its neighbours
-//! are kept.
+//! Decodes raw results into MCP's types, leniently: one bad tool or content block does not affect its neighbours.
 
 use memchr::memchr;
 use serde::{
@@ -74,7 +73,7 @@ fn require_complete(result_type: Option<&RawValue>) -> Result<(), LinkError> {
 pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
-    struct Wire<'a> {
+    struct ToolMembers<'a> {
         name: String,
         #[serde(default, deserialize_with = "lenient")]
         title: Option<String>,
@@ -99,28 +98,28 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
         #[serde(default)]
         task_support: TaskSupport,
     }
-    let wire: Wire<'_> = raw_object(raw).map_err(|error| format!("it cannot be read: {error}"))?;
-    if wire.name.is_empty() || wire.name.len() > MAX_TOOL_NAME {
-        return Err(format!("its name has {} bytes, and must have 1 to {MAX_TOOL_NAME}", wire.name.len()));
+    let members: ToolMembers<'_> = raw_object(raw).map_err(|error| format!("it cannot be read: {error}"))?;
+    if members.name.is_empty() || members.name.len() > MAX_TOOL_NAME {
+        return Err(format!("its name has {} bytes, and must have 1 to {MAX_TOOL_NAME}", members.name.len()));
     }
     // Postgres stores no text with NUL.
-    if wire.name.contains('\0') {
+    if members.name.contains('\0') {
         return Err("its name has a NUL character".into());
     }
     let is_object = |value: &RawValue| value.get().trim_start().starts_with('{');
-    let Some(input_schema) = wire.input_schema.filter(|schema| is_object(schema)) else {
+    let Some(input_schema) = members.input_schema.filter(|schema| is_object(schema)) else {
         return Err("its inputSchema is not an object".into());
     };
     Ok(Tool {
-        name: wire.name,
-        title: wire.title,
-        description: wire.description,
+        name: members.name,
+        title: members.title,
+        description: members.description,
         input_schema: input_schema.to_owned(),
-        output_schema: wire.output_schema.filter(|schema| is_object(schema)).map(ToOwned::to_owned),
-        annotations: wire.annotations.unwrap_or_default(),
-        task: wire.execution.unwrap_or(Execution { task_support: TaskSupport::Forbidden }).task_support,
-        icons: wire.icons.filter(|icons| icons.get().starts_with('[')).map(ToOwned::to_owned),
-        meta: wire.meta.filter(|meta| is_object(meta)).map(ToOwned::to_owned),
+        output_schema: members.output_schema.filter(|schema| is_object(schema)).map(ToOwned::to_owned),
+        annotations: members.annotations.unwrap_or_default(),
+        task: members.execution.unwrap_or(Execution { task_support: TaskSupport::Forbidden }).task_support,
+        icons: members.icons.filter(|icons| icons.get().starts_with('[')).map(ToOwned::to_owned),
+        meta: members.meta.filter(|meta| is_object(meta)).map(ToOwned::to_owned),
     })
 }
 
@@ -141,11 +140,11 @@ pub(crate) enum Answer {
     Complete,
     /// The client must answer these requests and send the call again (2026-07-28).
     InputRequired(InputRequired),
-    /// The server has made the call a task, whose result comes later (2025-11-25).
+    /// The server has made the call a task; the client asks for its result later (2025-11-25).
     Task(Value),
 }
 
-/// What a server needs before it can complete a call.
+/// The answers that a server needs before it can complete a call.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InputRequired {
@@ -156,7 +155,7 @@ pub(crate) struct InputRequired {
     pub(crate) request_state: Option<Box<RawValue>>,
 }
 
-/// Determines the kind of an answer by its `resultType`, or by its `task` from servers that send no `resultType`.
+/// Determines the kind of an answer by its `resultType`. If the server sends none, a `task` means [`Answer::Task`].
 pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
@@ -173,7 +172,7 @@ pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
         (Some("\"input_required\""), _) => serde_json::from_slice(result)
             .map(Answer::InputRequired)
             .map_err(|error| LinkError::unparsable(format!("the input requests: {error}"))),
-        // With `content`, the result is there already, and `task` is a member of no meaning.
+        // With `content`, the result is complete, and `task` has no meaning.
         (None, Some(task)) if kind.content.is_none() => Ok(Answer::Task(task)),
         (result_type, _) => {
             if let Some(other) = result_type.filter(|kind| *kind != "\"complete\"") {
@@ -212,15 +211,15 @@ fn decode_or_repair<T>(result: &[u8], decode: impl Fn(&[u8]) -> Result<T, LinkEr
 /// A lone surrogate is an escape such as `\ud83d`, half of a character in UTF-16. A server in JavaScript sends one when
 /// it cuts a text in the middle of an emoji, and other clients accept it. No Rust string can hold it.
 fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
-    let code_unit_at = |at: usize| {
-        let digits = json.get(at..at + 6)?.strip_prefix(br"\u")?;
+    let code_unit_at = |index: usize| {
+        let digits = json.get(index..index + 6)?.strip_prefix(br"\u")?;
         u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
     };
     let mut repaired = None;
-    let mut at = 0;
-    while let Some(offset) = json.get(at..).and_then(|rest| memchr(b'\\', rest)) {
-        let escape = at + offset;
-        at = match (code_unit_at(escape), code_unit_at(escape + 6)) {
+    let mut index = 0;
+    while let Some(offset) = json.get(index..).and_then(|rest| memchr(b'\\', rest)) {
+        let escape = index + offset;
+        index = match (code_unit_at(escape), code_unit_at(escape + 6)) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => escape + 12,
             (Some(0xd800..=0xdfff), _) => {
                 let repaired = repaired.get_or_insert_with(|| json.to_vec());
@@ -246,7 +245,7 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
 fn decode_call_result(result: &[u8]) -> Result<CallResult, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
-    struct Wire<'a> {
+    struct ResultMembers<'a> {
         #[serde(borrow, default)]
         content: Option<&'a RawValue>,
         #[serde(default)]
@@ -259,21 +258,26 @@ fn decode_call_result(result: &[u8]) -> Result<CallResult, LinkError> {
         #[serde(borrow, rename = "_meta", default)]
         meta: Option<&'a RawValue>,
     }
-    let wire: Wire<'_> = object(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
-    if wire.content.is_none() && wire.structured_content.is_none() && wire.tool_result.is_none() {
+    let members: ResultMembers<'_> =
+        object(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
+    if members.content.is_none() && members.structured_content.is_none() && members.tool_result.is_none() {
         return Err(LinkError::unparsable("the result has neither `content` nor `structuredContent`"));
     }
     let mut decoded = CallResult {
-        is_text_whole: wire.structured_content.is_some() && wire.meta.is_some_and(is_text_whole),
-        structured: wire.structured_content.or(wire.tool_result).filter(|value| !value.is_null()),
-        is_error: is_error(wire.is_error),
+        is_text_whole: members.structured_content.is_some() && members.meta.is_some_and(is_text_whole),
+        structured: members.structured_content.or(members.tool_result).filter(|value| !value.is_null()),
+        is_error: is_error(members.is_error),
         ..CallResult::default()
     };
-    if let Some(unusual) = wire.is_error.map(RawValue::get).filter(|word| !matches!(*word, "true" | "false" | "null")) {
-        let read = decoded.is_error;
-        decoded.warnings.push(format!("`isError` is {}, neither true nor false; it is read as {read}", quote(unusual)));
+    if let Some(unusual_value) =
+        members.is_error.map(RawValue::get).filter(|word| !matches!(*word, "true" | "false" | "null"))
+    {
+        let meaning = decoded.is_error;
+        decoded
+            .warnings
+            .push(format!("`isError` is {}, neither true nor false; it is read as {meaning}", quote(unusual_value)));
     }
-    if let Some(raw) = wire.content.filter(|raw| raw.get() != "null") {
+    if let Some(raw) = members.content.filter(|raw| raw.get() != "null") {
         let blocks: Vec<&RawValue> =
             serde_json::from_str(raw.get()).map_err(|_| LinkError::unparsable("`content` is not an array"))?;
         for (index, block) in blocks.into_iter().enumerate() {
@@ -302,7 +306,7 @@ fn is_text_whole(meta: &RawValue) -> bool {
 pub(crate) fn check_undecoded(result: &[u8]) -> Result<bool, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
-    struct Wire<'a> {
+    struct ResultMembers<'a> {
         #[serde(borrow, default)]
         content: Option<&'a RawValue>,
         #[serde(borrow, default)]
@@ -310,14 +314,15 @@ pub(crate) fn check_undecoded(result: &[u8]) -> Result<bool, LinkError> {
         #[serde(borrow, default)]
         is_error: Option<&'a RawValue>,
     }
-    let wire: Wire<'_> = object(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
-    match wire.content.map(RawValue::get) {
+    let members: ResultMembers<'_> =
+        object(result).map_err(|error| LinkError::unparsable(format!("the result: {error}")))?;
+    match members.content.map(RawValue::get) {
         Some(content) if content.starts_with('[') => {}
         Some(content) if content != "null" => return Err(LinkError::unparsable("`content` is not an array")),
-        _ if wire.structured_content.is_some() => {}
+        _ if members.structured_content.is_some() => {}
         _ => return Err(LinkError::unparsable("the result has neither `content` nor `structuredContent`")),
     }
-    Ok(is_error(wire.is_error))
+    Ok(is_error(members.is_error))
 }
 
 /// Returns the value of `isError`. A value that is neither true nor false counts as an error unless it clearly means
@@ -326,11 +331,12 @@ fn is_error(value: Option<&RawValue>) -> bool {
     !matches!(value.map(RawValue::get), None | Some("false" | "null" | "0" | "\"\"" | "\"false\""))
 }
 
-/// Decodes one content block. A block of an unknown type, or one without the fields of its type, is kept as JSON.
+/// Decodes one content block. A block of an unknown type, or without the fields of its type, becomes
+/// [`Content::Other`].
 pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
     #[derive(Deserialize)]
     #[serde(tag = "type", rename_all = "snake_case")]
-    enum Wire {
+    enum KnownBlock {
         Text {
             text: String,
         },
@@ -356,14 +362,14 @@ pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
         },
     }
     Ok(match raw_object(raw) {
-        Ok(Wire::Text { text }) => Content::Text { text },
-        Ok(Wire::Image { data, mime_type }) => Content::Image { data, mime_type },
-        Ok(Wire::Audio { data, mime_type }) => Content::Audio { data, mime_type },
-        Ok(Wire::Resource { resource }) => Content::Resource { resource },
-        Ok(Wire::ResourceLink { uri, name, description, mime_type }) => {
+        Ok(KnownBlock::Text { text }) => Content::Text { text },
+        Ok(KnownBlock::Image { data, mime_type }) => Content::Image { data, mime_type },
+        Ok(KnownBlock::Audio { data, mime_type }) => Content::Audio { data, mime_type },
+        Ok(KnownBlock::Resource { resource }) => Content::Resource { resource },
+        Ok(KnownBlock::ResourceLink { uri, name, description, mime_type }) => {
             Content::ResourceLink { uri, name, description, mime_type }
         }
-        // JSON with invalid text, such as half of a surrogate pair, cannot be kept.
+        // JSON with invalid text, such as half of a surrogate pair, cannot be stored as a `Value`.
         Err(_) => {
             let other = serde_json::from_str(raw.get());
             Content::Other(other.map_err(|error| LinkError::unparsable(format!("a content block: {error}")))?)
@@ -392,7 +398,7 @@ pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
 fn decode_prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
     #[derive(Deserialize)]
     #[serde(expecting = "an object")]
-    struct Wire<'a> {
+    struct PromptMembers<'a> {
         #[serde(default, deserialize_with = "lenient")]
         description: Option<String>,
         #[serde(borrow)]
@@ -405,10 +411,11 @@ fn decode_prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
         #[serde(borrow)]
         content: &'a RawValue,
     }
-    let wire: Wire<'_> = object(result).map_err(|error| LinkError::unparsable(format!("the prompt: {error}")))?;
+    let members: PromptMembers<'_> =
+        object(result).map_err(|error| LinkError::unparsable(format!("the prompt: {error}")))?;
     Ok(PromptResult {
-        description: wire.description,
-        messages: wire
+        description: members.description,
+        messages: members
             .messages
             .into_iter()
             .map(|message| Ok(PromptMessage { role: message.role, content: content(message.content)? }))
@@ -420,13 +427,13 @@ fn decode_prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
 pub(crate) fn progress(params: &RawValue) -> Option<(i64, Progress)> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
-    struct Wire {
+    struct ProgressMembers {
         progress_token: i64,
         #[serde(flatten)]
         progress: Progress,
     }
-    let wire: Wire = raw_object(params).ok()?;
-    Some((wire.progress_token, wire.progress))
+    let members: ProgressMembers = raw_object(params).ok()?;
+    Some((members.progress_token, members.progress))
 }
 
 #[cfg(test)]

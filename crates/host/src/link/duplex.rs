@@ -25,7 +25,7 @@ use crate::link::{
         envelope::{self, BadMessage, Envelope},
         lines::{Line, Lines},
     },
-    inbound::{Closed, Inbound, MessageSink},
+    inbound::{ConnectionEnd, Inbound, MessageSink},
     message::{self, OutgoingRequest, RawAnswer, into_answer, parse_rpc_error},
     process::{Process, child::Exit},
 };
@@ -156,35 +156,39 @@ impl MessageSink for QueueSink {
 
 /// The streams of a duplex connection.
 pub(crate) struct Streams<R, W> {
-    pub(crate) read: R,
-    pub(crate) write: W,
+    pub(crate) reader: R,
+    pub(crate) writer: W,
     /// The process at the other end, if there is one.
     pub(crate) process: Option<Process>,
-    /// How large a message, which is a line, may be.
+    /// The most bytes of a message. Each message is one line.
     pub(crate) bounds: Bounds,
 }
 
 impl Duplex {
     /// Starts the reader and the writer on the connection's tracker. Both end with `inbound.stop` or when the other
-    /// side has closed; `closed` then has the reason.
-    pub(crate) fn start<R, W>(streams: Streams<R, W>, inbound: &Arc<Inbound>, closed: &Arc<Closed>) -> Self
+    /// side has closed; `connection_end` then has the reason.
+    pub(crate) fn start<R, W>(
+        streams: Streams<R, W>,
+        inbound: &Arc<Inbound>,
+        connection_end: &Arc<ConnectionEnd>,
+    ) -> Self
     where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
         let duplex = Self::with_queue(queue, Arc::default());
-        let (stop, closed_by_writer, process) = (inbound.stop.clone(), closed.clone(), streams.process.clone());
+        let (stop, closed_by_writer, process) = (inbound.stop.clone(), connection_end.clone(), streams.process.clone());
         let writer_inbound = inbound.clone();
         inbound.tracker.spawn(async move {
             let writer = async {
-                let end = write_queued_messages(outgoing, streams.write, &writer_inbound).await;
+                let end = write_queued_messages(outgoing, streams.writer, &writer_inbound).await;
                 handle_write_end(end, process, &closed_by_writer).await;
             };
             stop.run_until_cancelled(writer).await;
         });
         let reader = Reader {
-            lines: Lines::new(streams.read, streams.bounds.message().bytes).with_larger_limit({
+            lines: Lines::new(streams.reader, streams.bounds.message().bytes).with_larger_limit({
                 let (bounds, pending) = (streams.bounds, duplex.pending.clone());
                 // While no list request waits, this is the ordinary limit, which changes nothing.
                 Box::new(move || Some(pending.current_size_bound(bounds).bytes))
@@ -197,12 +201,12 @@ impl Duplex {
                 inbound: inbound.clone(),
             },
         };
-        let (stop, closed) = (inbound.stop.clone(), closed.clone());
+        let (stop, connection_end) = (inbound.stop.clone(), connection_end.clone());
         inbound.tracker.spawn(async move {
             // When this task ends, fail all waiting requests.
-            let _close_guard = closed.close_on_drop();
+            let _close_guard = connection_end.close_on_drop();
             let reason = stop.run_until_cancelled(reader.run()).await;
-            closed.close(reason.unwrap_or(LinkError::Stopped));
+            connection_end.close(reason.unwrap_or(LinkError::Stopped));
         });
         duplex
     }
@@ -223,12 +227,12 @@ impl Duplex {
 
     /// Sends a request and waits for its answer. Dropping the future cancels the request at the server.
     pub(crate) async fn exchange(&self, request: OutgoingRequest) -> Result<Bytes, LinkError> {
-        let answer = self.pending.register(&request);
+        let answer_receiver = self.pending.register(&request);
         let mut guard =
             RequestGuard { duplex: self, id: request.id, awaits_answer: false, cancellable: request.cancellable };
         self.send(request.body).await?;
         guard.awaits_answer = true;
-        let answer = answer.await;
+        let answer = answer_receiver.await;
         guard.awaits_answer = false;
         answer.unwrap_or(Err(LinkError::Stopped))
     }
@@ -268,21 +272,21 @@ enum WriteEnd {
     Stalled,
 }
 
-/// Closes a connection whose other side no longer reads. Leaves the connection to its reader if the other side has
-/// ended.
-async fn handle_write_end(end: WriteEnd, process: Option<Process>, closed: &Closed) {
+/// Closes the connection if the other side still runs but no longer reads. If the other side has ended, the reader
+/// closes the connection.
+async fn handle_write_end(end: WriteEnd, process: Option<Process>, connection_end: &ConnectionEnd) {
     match end {
         WriteEnd::Done => {}
-        WriteEnd::Stalled => closed.close(LinkError::stalled(WRITE_STALL)),
-        // Usually the other side has ended. Then the reader notices that as well, and explains it better. But the
-        // reader does not notice if the other side has closed only its input.
+        WriteEnd::Stalled => connection_end.close(LinkError::stalled(WRITE_STALL)),
+        // Usually the other side has ended. Wait for the reader to notice that, because it can explain the end better.
+        // The reader notices nothing if the other side has closed only its input.
         WriteEnd::InputClosed => {
-            if timeout(EXIT_TIMEOUT, closed.wait()).await.is_err() {
+            if timeout(EXIT_TIMEOUT, connection_end.wait()).await.is_err() {
                 let reason = LinkError::Closed {
                     why: "it closed its input".into(),
                     stderr: last_stderr(process.as_ref()).await,
                 };
-                closed.close(reason);
+                connection_end.close(reason);
             }
         }
     }
@@ -299,34 +303,34 @@ async fn last_stderr(process: Option<&Process>) -> String {
 /// Writes the messages of the queue, many at a time.
 async fn write_queued_messages<W: AsyncWrite + Unpin>(
     mut outgoing: mpsc::Receiver<Bytes>,
-    mut write: W,
+    mut writer: W,
     inbound: &Inbound,
 ) -> WriteEnd {
     let mut batch = Vec::with_capacity(QUEUE_LENGTH);
-    let mut joined = Vec::new();
+    let mut batch_bytes = Vec::new();
     while outgoing.recv_many(&mut batch, QUEUE_LENGTH).await > 0 {
-        joined.clear();
+        batch_bytes.clear();
         for message in batch.drain(..) {
             inbound.observe_sent(&message);
-            joined.extend_from_slice(&message);
-            joined.push(b'\n');
+            batch_bytes.extend_from_slice(&message);
+            batch_bytes.push(b'\n');
         }
-        let mut rest = joined.as_slice();
+        let mut rest = batch_bytes.as_slice();
         while !rest.is_empty() {
-            match timeout(WRITE_STALL, write.write(rest)).await {
+            match timeout(WRITE_STALL, writer.write(rest)).await {
                 Ok(Ok(written)) if written > 0 => rest = &rest[written..],
                 // An error, or a write that took no byte.
                 Ok(_) => return WriteEnd::InputClosed,
                 Err(_) => return WriteEnd::Stalled,
             }
         }
-        match timeout(WRITE_STALL, write.flush()).await {
+        match timeout(WRITE_STALL, writer.flush()).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return WriteEnd::InputClosed,
             Err(_) => return WriteEnd::Stalled,
         }
         // Keep at most 1 MiB between batches, so that one large message does not hold its memory for ever.
-        joined.shrink_to(1 << 20);
+        batch_bytes.shrink_to(1 << 20);
     }
     WriteEnd::Done
 }
@@ -382,7 +386,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 }
 
-/// Dispatches the messages of a server.
+/// Passes an answer of the server to the request that waits for it, and any other message to [`Inbound`].
 pub(crate) struct Dispatcher {
     pub(crate) bounds: Bounds,
     pub(crate) process: Option<Process>,
@@ -438,7 +442,7 @@ impl Dispatcher {
         let id = match envelope::peek(bytes) {
             Ok(Envelope::Response { id, .. }) => id.number(),
             Ok(_) => None,
-            Err(bad) => bad.salvaged.answered_request(),
+            Err(bad_message) => bad_message.salvaged.answered_request(),
         };
         if id.is_some_and(|id| self.pending.is_list_request(id)) {
             self.dispatch(bytes);
@@ -457,28 +461,28 @@ impl Dispatcher {
             }
             // Requests on these connections have no streams of their own.
             Ok(other) => self.inbound.accept(other, None, &self.sink),
-            Err(bad) => match self.request_answered_by(&bad, bytes) {
-                // A list with bytes that are not UTF-8 loses only the items that contain them: in place of these bytes,
-                // the message gets an escape that is valid syntax, but that no string can be decoded from. The items of
-                // a list are decoded one by one, so only that of an item with the escape fails.
-                Some(id) if self.pending.is_list_request(id) && bad.is_not_utf8() => {
+            Err(bad_message) => match self.request_answered_by(&bad_message, bytes) {
+                // In a list, bytes that are not UTF-8 cost only the items that contain them. An escape replaces these
+                // bytes: it is valid JSON, but no string can be decoded from it. The items are decoded one by one, so
+                // decoding fails only for an item with the escape.
+                Some(id) if self.pending.is_list_request(id) && bad_message.is_not_utf8() => {
                     let escaped = Bytes::from(envelope::escape_invalid_utf8(bytes));
                     message::for_each_message(&escaped, |message| match message {
                         Ok(Envelope::Response { outcome, .. }) => {
                             self.deliver_answer(Some(id), into_answer(&escaped, outcome))
                         }
-                        _ => self.deliver_answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
+                        _ => self.deliver_answer(Some(id), Err(LinkError::unparsable(bad_message.to_string()))),
                     });
                 }
-                Some(id) => self.deliver_answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
+                Some(id) => self.deliver_answer(Some(id), Err(LinkError::unparsable(bad_message.to_string()))),
                 None => self.inbound.note_noise("output that is not an MCP message", bytes),
             },
         });
     }
 
-    /// Returns the waiting request that broken bytes probably answer.
-    fn request_answered_by(&self, bad: &BadMessage, bytes: &[u8]) -> Option<i64> {
-        let salvaged = &bad.salvaged;
+    /// Returns the waiting request that an unparsable message probably answers.
+    fn request_answered_by(&self, bad_message: &BadMessage, bytes: &[u8]) -> Option<i64> {
+        let salvaged = &bad_message.salvaged;
         // Without a readable `result` or `error`, the message is an answer if its id is certain and it has no `method`.
         let certain_id =
             || salvaged.id.as_ref().filter(|_| salvaged.is_certain && find(bytes, b"\"method\"").is_none());
@@ -486,8 +490,8 @@ impl Dispatcher {
         self.pending.is_waiting(id).then_some(id)
     }
 
-    /// Handles an answer that was too large to be read, so that its request is unknown. If exactly one request waits,
-    /// fails that request; if not, reports a warning.
+    /// Handles an answer that was too large to be read. The id in it is unknown, so fails the request that waits if
+    /// there is exactly one. If not, reports a warning.
     pub(crate) fn reject_unread(&self, error: LinkError) {
         match self.pending.sole_waiting_request() {
             Some(id) => self.deliver_answer(Some(id), Err(error)),
@@ -495,6 +499,8 @@ impl Dispatcher {
         }
     }
 
+    /// Passes an answer to its request. An answer to a cancelled request is merely late; an answer to any other request
+    /// that does not wait is reported as a warning.
     fn deliver_answer(&self, id: Option<i64>, answer: RawAnswer) {
         let settled = id.is_some_and(|id| self.pending.settle(id, answer) || self.pending.take_cancelled(id));
         if !settled {
@@ -502,8 +508,8 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the error for an output that has ended. If the process ends within [`EXIT_TIMEOUT`], the error says how;
-    /// if not, the error says `why`.
+    /// Returns the error for the end of the output. If the process exits within [`EXIT_TIMEOUT`], the error describes
+    /// the exit; if not, it gives `why` as the reason.
     async fn end_error(&self, why: &str) -> LinkError {
         if let Some(process) = &self.process
             && let Ok(exit) = timeout(EXIT_TIMEOUT, process.exited()).await

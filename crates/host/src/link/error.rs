@@ -35,7 +35,7 @@ pub enum LinkError {
         why: String,
     },
     /// The child process ended.
-    #[error("the server process ended ({exit}){}{}", Suffix(LAST_WORDS, .stderr), Suffix(BEFORE_NOISE, .noise))]
+    #[error("the server process ended ({exit}){}{}", Suffix(BEFORE_STDERR, .stderr), Suffix(BEFORE_NOISE, .noise))]
     Exited {
         /// How the process ended: `exit status 3`, `killed by signal 9 (SIGKILL)`.
         exit: String,
@@ -46,7 +46,7 @@ pub enum LinkError {
         noise: String,
     },
     /// The engine did not run the container of the server.
-    #[error("the server is not started, because its container is not available: {why}{}", Suffix(LAST_WORDS, .stderr))]
+    #[error("the server is not started, because its container is not available: {why}{}", Suffix(BEFORE_STDERR, .stderr))]
     Container {
         /// The problem.
         why: &'static str,
@@ -56,9 +56,9 @@ pub enum LinkError {
         stderr: String,
     },
     /// The other side closed the connection.
-    #[error("the connection was closed: {why}{}", Suffix(LAST_WORDS, .stderr))]
+    #[error("the connection was closed: {why}{}", Suffix(BEFORE_STDERR, .stderr))]
     Closed {
-        /// What the host observed, such as `it closed its output`.
+        /// The observation of the host, such as `it closed its output`.
         why: String,
         /// The end of a child's stderr, escaped.
         stderr: String,
@@ -70,7 +70,7 @@ pub enum LinkError {
     /// A time limit was reached.
     #[error("{what} took longer than {} ({setting})", Seconds(*.after))]
     TimedOut {
-        /// What took too long.
+        /// The operation that took too long.
         what: &'static str,
         /// The time-out.
         after: Duration,
@@ -78,7 +78,7 @@ pub enum LinkError {
         setting: Setting,
     },
     /// The handshake did not end in time.
-    #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Suffix(LAST_WORDS, .stderr), Suffix(BEFORE_NOISE, .noise))]
+    #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Suffix(BEFORE_STDERR, .stderr), Suffix(BEFORE_NOISE, .noise))]
     SlowStart {
         /// The time-out.
         after: Duration,
@@ -159,14 +159,14 @@ pub enum LinkError {
     /// The connection broke before an answer arrived.
     #[error("the connection broke before the answer came: {why}")]
     Broken {
-        /// What the host observed.
+        /// The observation of the host.
         why: String,
     },
     /// The server has ended the session (HTTP 404 to a request with a session id).
     #[error("the server no longer knows this session{}", if *.not_executed { ", and therefore refused the request" } else { "" })]
     SessionNotFound {
-        /// Whether the server gave this answer to the failed request itself, and therefore did not execute it. If
-        /// false, another request got this answer, or the server had already accepted the request.
+        /// Whether the server certainly did not execute the failed request, because it gave this answer to that
+        /// request. If false, the server gave this answer to another request, or after it had accepted the request.
         not_executed: bool,
     },
     /// The server requires a sign-in, or other values of the headers in its entry (its configuration).
@@ -176,8 +176,8 @@ pub enum LinkError {
         status: u16,
         /// The `WWW-Authenticate` header of the server's answer, escaped.
         challenge: Option<String>,
-        /// The next step, in the words of the host's [`Authorizer`](crate::Authorizer), escaped. If it is there, the
-        /// host connects again once the user has signed in, and not for a call.
+        /// The next step, in the words of the host's [`Authorizer`](crate::Authorizer), escaped. With such a step, the
+        /// host connects again when the user has signed in, but not when a caller wants a call.
         how: Option<String>,
         /// The part of the server's entry that the server refused. `None` if the entry authorizes no requests.
         refused: Option<RefusedPart>,
@@ -189,7 +189,7 @@ pub enum LinkError {
         why: String,
     },
     /// The program of `headers_helper` printed no headers.
-    #[error("the program of headers_helper gave no headers: {why}{}", Suffix(LAST_WORDS, .stderr))]
+    #[error("the program of headers_helper gave no headers: {why}{}", Suffix(BEFORE_STDERR, .stderr))]
     Helper {
         /// The problem.
         why: String,
@@ -262,7 +262,7 @@ impl LinkError {
     /// whether other requests are still under way on the connection.
     pub(crate) fn ends_the_connection(&self, has_other_requests: bool) -> bool {
         // Where no new TCP connection can be opened, the open ones may still deliver the answers to other requests.
-        let spares_others = matches!(self, Self::Unreachable { .. });
+        let spares_open_connections = matches!(self, Self::Unreachable { .. });
         let ends = matches!(
             self,
             Self::Exited { .. }
@@ -275,7 +275,7 @@ impl LinkError {
                 | Self::Unreachable { .. }
                 | Self::Refused(_)
         );
-        ends && !(has_other_requests && spares_others)
+        ends && !(has_other_requests && spares_open_connections)
     }
 
     /// Converts the error that ended the connection into the error of the other requests that were under way. An answer
@@ -340,19 +340,20 @@ impl fmt::Display for CodeUnlessInMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(message, code) = self;
         let digits = code.to_string();
-        let ends_at = |at: usize| !message[at + digits.len()..].starts_with(|next: char| next.is_ascii_digit());
-        let begins_at = |at: usize| !message[..at].ends_with(|before: char| before.is_ascii_digit() || before == '-');
-        if message.match_indices(&digits).any(|(at, _)| begins_at(at) && ends_at(at)) {
+        let is_number_start = |start: usize| !message[..start].ends_with(|c: char| c.is_ascii_digit() || c == '-');
+        let is_number_end = |end: usize| !message[end..].starts_with(|c: char| c.is_ascii_digit());
+        let is_whole_number = |start: usize| is_number_start(start) && is_number_end(start + digits.len());
+        if message.match_indices(&digits).any(|(start, _)| is_whole_number(start)) {
             return Ok(());
         }
         write!(f, " (error {code})")
     }
 }
 
-/// The words that precede the end of a server's stderr.
-const LAST_WORDS: &str = "; its last words: ";
+/// The words before the end of a server's stderr.
+const BEFORE_STDERR: &str = "; its last words: ";
 
-/// The characters that precede the noise: output of a server on stdout that is not an MCP message.
+/// The characters before the noise: output of a server on stdout that is not an MCP message.
 const BEFORE_NOISE: &str = "; ";
 
 impl LinkError {
@@ -372,8 +373,8 @@ impl LinkError {
         self
     }
 
-    /// Returns the output that the error quotes, with the words around it: what [`Self::without_output`] removes from
-    /// the text of the error.
+    /// Returns the output that the error quotes, with the words before it: exactly the text that
+    /// [`Self::without_output`] removes.
     fn output(&self) -> String {
         let (stderr, noise) = match self {
             Self::Exited { stderr, noise, .. } | Self::SlowStart { stderr, noise, .. } => (stderr.as_str(), &**noise),
@@ -382,7 +383,7 @@ impl LinkError {
             }
             _ => ("", ""),
         };
-        format!("{}{}", Suffix(LAST_WORDS, stderr), Suffix(BEFORE_NOISE, noise))
+        format!("{}{}", Suffix(BEFORE_STDERR, stderr), Suffix(BEFORE_NOISE, noise))
     }
 }
 
@@ -421,7 +422,8 @@ impl fmt::Display for RefusedPart {
     }
 }
 
-/// Displays what a server demands that refused this part of its entry: another value, or a sign-in if that is `None`.
+/// Displays the demand of a server that needs authorization: another value of the part of its entry that it refused, or
+/// a sign-in if it refused no part (`None`).
 pub(crate) struct Demand(pub(crate) Option<RefusedPart>);
 
 impl fmt::Display for Demand {

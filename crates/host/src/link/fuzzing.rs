@@ -50,41 +50,41 @@ pub fn framer(data: &[u8]) {
     let [limit, size, stream @ ..] = data else { return };
     let limit = usize::from(*limit);
     let mut lines = Lines::new(Pieces { rest: stream, size: usize::from(*size) + 1 }, limit);
-    let mut seen = Vec::new();
+    let mut framed_lines = Vec::new();
     while let Some(line) = lines.next().now_or_never().and_then(Result::ok).flatten() {
-        seen.extend(framed(line));
+        framed_lines.extend(framed_line(line));
     }
-    assert_eq!(seen, expected_lines(stream, limit), "limit {limit}, reads of {size} + 1");
+    assert_eq!(framed_lines, expected_lines(stream, limit), "limit {limit}, reads of {size} + 1");
 }
 
 /// The framer's result for one line, without the parts that depend on how the stream was cut.
 #[derive(Debug, PartialEq, Eq)]
-enum Framed {
+enum FramedLine {
     Full(Vec<u8>),
     TooLong(u64),
     Cut(u64),
 }
 
-fn framed(line: Line) -> Option<Framed> {
+fn framed_line(line: Line) -> Option<FramedLine> {
     match line {
-        Line::Full(line) => Some(Framed::Full(line.to_vec())),
-        Line::TooLong { bytes, .. } => Some(Framed::TooLong(bytes)),
+        Line::Full(line) => Some(FramedLine::Full(line.to_vec())),
+        Line::TooLong { bytes, .. } => Some(FramedLine::TooLong(bytes)),
         // Whether a line is reported as endless before it ends depends on the size of the reads.
         Line::Endless { .. } => None,
-        Line::Cut { bytes } => Some(Framed::Cut(bytes)),
+        Line::Cut { bytes } => Some(FramedLine::Cut(bytes)),
     }
 }
 
 /// Returns the lines that the framer must find, by a plain split of the whole stream.
-fn expected_lines(stream: &[u8], limit: usize) -> Vec<Framed> {
-    let line_of = |(at, piece): (usize, &[u8])| {
-        let Some(line) = piece.strip_suffix(b"\n") else { return Some(Framed::Cut(piece.len() as u64)) };
+fn expected_lines(stream: &[u8], limit: usize) -> Vec<FramedLine> {
+    let line_of = |(index, piece): (usize, &[u8])| {
+        let Some(line) = piece.strip_suffix(b"\n") else { return Some(FramedLine::Cut(piece.len() as u64)) };
         if line.len() > limit {
-            return Some(Framed::TooLong(line.len() as u64));
+            return Some(FramedLine::TooLong(line.len() as u64));
         }
-        let line = line.strip_prefix(BOM).filter(|_| at == 0).unwrap_or(line);
+        let line = line.strip_prefix(BOM).filter(|_| index == 0).unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        (!line.trim_ascii().is_empty()).then(|| Framed::Full(line.to_vec()))
+        (!line.trim_ascii().is_empty()).then(|| FramedLine::Full(line.to_vec()))
     };
     stream.split_inclusive(|byte| *byte == b'\n').enumerate().filter_map(line_of).collect()
 }
@@ -121,13 +121,13 @@ pub fn sse(data: &[u8]) {
 type Events = (Vec<Result<super::framing::sse::Event, &'static str>>, Option<String>);
 
 fn events<'a>(limit: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Events {
-    let (mut parser, mut out) = (SseParser::new(limit), VecDeque::new());
-    chunks.for_each(|chunk| parser.push(chunk, &mut out));
+    let (mut parser, mut events_and_errors) = (SseParser::new(limit), VecDeque::new());
+    chunks.for_each(|chunk| parser.push(chunk, &mut events_and_errors));
     let id = parser.last_event_id().map(ToString::to_string);
     // These must not panic, whatever they return.
     let _ = (parser.retry(), parser.has_partial());
     // Only the code of an error is compared: how many bytes of a too large event were read depends on the chunks.
-    let events: Vec<_> = out.into_iter().map(|event| event.map_err(|error| error.code())).collect();
+    let events: Vec<_> = events_and_errors.into_iter().map(|event| event.map_err(|error| error.code())).collect();
     assert!(events.iter().flatten().all(|event| event.data.len() <= limit), "an event is over the limit {limit}");
     (events, id)
 }
@@ -147,20 +147,20 @@ pub fn envelope(data: &[u8]) {
     let salvaged = scan(&mut std::iter::once(message));
     assert_eq!(salvaged, scan(&mut message.chunks(usize::from(*size) + 1)), "pieces of {size} + 1");
     match envelope::peek(message) {
-        Ok(read) => {
-            let id = checked_id(&read);
-            let misled = salvaged.is_certain && id.is_some_and(|id| salvaged.id.as_ref() != Some(id));
-            assert!(!misled, "peek says {id:?}, the scanner {salvaged:?}");
+        Ok(message_parts) => {
+            let id = checked_id(&message_parts);
+            let is_misleading = salvaged.is_certain && id.is_some_and(|id| salvaged.id.as_ref() != Some(id));
+            assert!(!is_misleading, "peek says {id:?}, the scanner {salvaged:?}");
         }
-        Err(bad) => assert!(!bad.to_string().is_empty(), "a reason without words"),
+        Err(bad_message) => assert!(!bad_message.to_string().is_empty(), "a reason without words"),
     }
 }
 
 /// Checks the parts of a valid message; returns its id.
-fn checked_id<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
+fn checked_id<'a>(message: &'a Envelope<'_>) -> Option<&'a Id> {
     let assert_shallow =
         |raw: &RawValue| assert!(!envelope::depth_exceeds(raw.get().as_bytes(), MAX_DEPTH), "too deep");
-    match read {
+    match message {
         Envelope::Request { id, params, .. } => {
             params.iter().copied().for_each(assert_shallow);
             Some(id)
@@ -179,8 +179,8 @@ fn checked_id<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
             assert_shallow(error);
             None
         }
-        Envelope::Batch(all) => {
-            all.iter().flatten().for_each(|message| {
+        Envelope::Batch(messages) => {
+            messages.iter().flatten().for_each(|message| {
                 checked_id(message);
             });
             None
@@ -232,9 +232,9 @@ pub fn names(data: &[u8]) {
         assert_eq!(distinct.len(), names.len(), "two pairs share a name: {names:?}");
         assert!(pairs.iter().all(|pair| names.contains_key(pair)), "a pair has no name: {names:?}");
         assert!(distinct.iter().all(|name| is_acceptable(name, cap)), "no provider takes that: {names:?}");
-        let fewer = assign(&naming, pairs.iter().copied().skip(1));
-        let kept = fewer.iter().all(|(pair, name)| names.get(pair) == Some(name));
-        assert!(kept || !naming.is_stable(), "{:?} renamed others: {fewer:?} {names:?}", pairs.first());
+        let fewer_names = assign(&naming, pairs.iter().copied().skip(1));
+        let names_stay = fewer_names.iter().all(|(pair, name)| names.get(pair) == Some(name));
+        assert!(names_stay || !naming.is_stable(), "{:?} renamed others: {fewer_names:?} {names:?}", pairs.first());
     }
 }
 
@@ -250,8 +250,8 @@ fn is_acceptable(name: &str, cap: NameCap) -> bool {
 /// The result must contain no character that acts on a terminal or on a page, a second pass must change nothing, and
 /// lengths must be kept.
 pub fn text(data: &[u8]) {
-    let [room, input @ ..] = data else { return };
-    let (input, room) = (String::from_utf8_lossy(input), usize::from(*room));
+    let [max_bytes, input @ ..] = data else { return };
+    let (input, max_bytes) = (String::from_utf8_lossy(input), usize::from(*max_bytes));
     let is_display_control = |c: char| {
         c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
@@ -270,7 +270,7 @@ pub fn text(data: &[u8]) {
     assert_eq!(text::for_terminal(&terminal), terminal, "a second pass");
     assert_eq!(text::for_line(&line), line, "a second pass");
     assert_eq!(text::for_log(&log), log, "a second pass");
-    let clipped = text::clip(&input, room);
-    assert!(clipped.len() <= room, "{} bytes in room for {room}", clipped.len());
-    assert_eq!(text::clip(&clipped, room), clipped, "a second pass");
+    let clipped = text::clip(&input, max_bytes);
+    assert!(clipped.len() <= max_bytes, "{} bytes in room for {max_bytes}", clipped.len());
+    assert_eq!(text::clip(&clipped, max_bytes), clipped, "a second pass");
 }

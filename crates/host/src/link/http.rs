@@ -47,7 +47,7 @@ use crate::{
     link::{
         bounds::Bounds,
         error::LinkError,
-        inbound::{Closed, Inbound, MessageSink},
+        inbound::{ConnectionEnd, Inbound, MessageSink},
         message::{OutgoingRequest, RawAnswer, cancelled_notification},
         process::child::Supervisor,
     },
@@ -74,7 +74,7 @@ const END_SESSION_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long unfinished posts may still take after the connection has ended.
 const LAST_POST_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The most idle connections to one host that a client keeps.
+/// The most idle connections of a client to one host.
 const MAX_IDLE_CONNECTIONS: usize = 64;
 
 /// The HTTP clients of a host, which pool connections. Servers with the same connect time-out and the same egress rules
@@ -118,9 +118,9 @@ impl Clients {
     }
 }
 
-/// The headers of the session, which change only during the handshake. A request has those of the moment at which it
-/// began: while a slow `headers_helper` or authorizer delays the probe for one era, the handshake may begin to try the
-/// other era.
+/// The headers of the session. They change only during the handshake. Each request uses the headers of the moment at
+/// which it begins: a slow `headers_helper` or authorizer may delay the probe for one era until the handshake already
+/// tries the other era.
 #[derive(Clone, Debug, Default)]
 struct SessionHeaders {
     era: Option<Era>,
@@ -136,7 +136,7 @@ struct Endpoint {
     client: Client,
     /// The URL of all requests.
     url: Url,
-    /// The URL in the server's configuration, which identifies the server. It differs from `url` for the second endpoint
+    /// The URL in the server's configuration. It identifies the server, and differs from `url` for the second endpoint
     /// of HTTP+SSE.
     server_url: Url,
     server: ServerName,
@@ -148,7 +148,7 @@ struct Endpoint {
     bounds: Bounds,
     session_headers: ArcSwap<SessionHeaders>,
     inbound: Arc<Inbound>,
-    closed: Arc<Closed>,
+    connection_end: Arc<ConnectionEnd>,
     /// The number of requests that wait for their answers. Subscriptions do not count.
     requests_under_way: AtomicUsize,
     /// One permit for each answer or cancellation that may be posted at once.
@@ -204,7 +204,7 @@ impl HttpTransport {
     pub(crate) async fn new(
         plan: &HttpPlan<'_>,
         inbound: &Arc<Inbound>,
-        closed: &Arc<Closed>,
+        connection_end: &Arc<ConnectionEnd>,
     ) -> Result<Self, LinkError> {
         let url = endpoint_url(plan).await?;
         inbound.set_page_guard(plan.egress.guard_for_server(&url));
@@ -229,7 +229,7 @@ impl HttpTransport {
             bounds: plan.bounds,
             session_headers: ArcSwap::default(),
             inbound: inbound.clone(),
-            closed: closed.clone(),
+            connection_end: connection_end.clone(),
             requests_under_way: AtomicUsize::new(0),
             post_permits: Arc::new(Semaphore::new(MAX_POSTS)),
             queue_permits: Arc::new(Semaphore::new(MAX_QUEUED_POSTS)),
@@ -272,7 +272,7 @@ impl HttpTransport {
     /// Ends the connection if this error requires it.
     fn close_if_required(&self, error: &LinkError) {
         if error.ends_the_connection(self.0.requests_under_way.load(Ordering::Acquire) > 0) {
-            self.0.closed.close(error.clone());
+            self.0.connection_end.close(error.clone());
         }
     }
 
@@ -337,7 +337,7 @@ impl HttpTransport {
             bounds: self.0.bounds,
             session_headers: ArcSwap::default(),
             inbound: self.0.inbound.clone(),
-            closed: self.0.closed.clone(),
+            connection_end: self.0.connection_end.clone(),
             requests_under_way: AtomicUsize::new(0),
             post_permits: self.0.post_permits.clone(),
             queue_permits: self.0.queue_permits.clone(),
@@ -345,8 +345,8 @@ impl HttpTransport {
         }))
     }
 
-    /// Opens the stream on which a legacy server sends its own messages; see `stream`. The receiver resolves after the
-    /// first try.
+    /// Starts a task that keeps the stream open on which a legacy server sends its own messages. The receiver resolves
+    /// after the first try to open the stream.
     pub(crate) fn listen(&self) -> tokio::sync::oneshot::Receiver<()> {
         let (sender, opened) = tokio::sync::oneshot::channel();
         let (transport, stop) = (self.clone(), self.0.inbound.stop.clone());
@@ -382,26 +382,26 @@ impl MessageSink for HttpTransport {
         let transport = self.clone();
         let task = async move {
             let _queue_permit = queue_permit;
-            let delivered = async {
+            let delivery = async {
                 let _post_permit = transport.0.post_permits.acquire().await;
                 transport.notify(message).await
             };
-            let stopped = async {
+            let stop_and_wait = async {
                 transport.0.inbound.stop.cancelled().await;
                 sleep(LAST_POST_TIMEOUT).await;
             };
             tokio::select! {
-                delivered = delivered => if let Err(error) = delivered {
+                result = delivery => if let Err(error) = result {
                     transport.0.inbound.warn(format!("a message could not be delivered: {error}"));
                 },
-                () = stopped => {}
+                () = stop_and_wait => {}
             }
         };
         self.0.inbound.tracker.spawn_on(task, &self.0.runtime);
     }
 }
 
-/// Notifies a legacy server that the caller no longer waits, if this is dropped before the request has its answer. (In
+/// If this is dropped before the request has its answer, notifies a legacy server that the caller no longer waits. (In
 /// the modern era, closing the stream is enough.)
 struct CancelOnDrop<'a> {
     transport: &'a HttpTransport,
@@ -426,7 +426,7 @@ impl Drop for CountedRequest<'_> {
     }
 }
 
-/// What one HTTP request to the endpoint is for.
+/// The purpose of one HTTP request to the endpoint.
 enum Outgoing<'a> {
     /// It carries a message.
     Message {
@@ -488,11 +488,11 @@ impl Endpoint {
         let authorized_by = match &self.helper {
             None => self.sign(&mut headers, &method).await?,
             Some(helper) => {
-                let printed = helper.headers(&self.server_url).await?;
-                for (name, value) in &printed.headers {
+                let helper_headers = helper.headers(&self.server_url).await?;
+                for (name, value) in &helper_headers.headers {
                     headers.insert(name.clone(), value.clone());
                 }
-                AuthorizedBy::Helper(printed)
+                AuthorizedBy::Helper(helper_headers)
             }
         };
         headers.insert(header::ACCEPT, if method == Method::GET { EVENT_STREAM } else { JSON_OR_EVENT_STREAM });
@@ -551,16 +551,18 @@ impl Endpoint {
     }
 }
 
+/// Marks a header as secret, so that `Debug` does not print it.
 fn sensitive(mut value: HeaderValue) -> HeaderValue {
     value.set_sensitive(true);
     value
 }
 
+/// Returns a header as escaped text.
 fn text_header(response: &Response, name: &HeaderName) -> Option<String> {
     response.headers().get(name)?.to_str().ok().map(quote)
 }
 
-/// The kind of a body.
+/// The kind of a body, by its `Content-Type`.
 enum MediaType {
     Json,
     Events,

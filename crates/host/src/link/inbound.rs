@@ -2,9 +2,8 @@
 //! 2025-11-25 and older), requests.
 //!
 //! [`Inbound`] takes messages in the order of arrival and never waits. It passes progress to the call at once, and
-//! notes a change in a flag. It limits the rate of log messages and of events about lists, and answers requests in a
-//! limited number of tasks of the connection. An asker is the part of the program that puts such a request, a question,
-//! to a user.
+//! notes a change in a flag. It limits the rate of log messages and of events about lists. A limited number of tasks
+//! answers the server's requests: most are questions, which an asker (a part of the program) puts to a user.
 
 mod changed;
 pub(crate) mod clock;
@@ -36,7 +35,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use changed::ToolsChanged;
-pub(crate) use closed::Closed;
+pub(crate) use closed::ConnectionEnd;
 use noise::Noise;
 use question::Question;
 
@@ -86,12 +85,12 @@ pub(crate) struct OpenRequest {
     pub(crate) caller: Caller,
     pub(crate) on_progress: Option<OnProgress>,
     /// Cancelled when the caller no longer waits for the answer.
-    abandoned: CancellationToken,
+    abandon_token: CancellationToken,
 }
 
 impl OpenRequest {
     pub(crate) fn new(clock: Arc<Clock>, asker: SharedAsker, caller: Caller, on_progress: Option<OnProgress>) -> Self {
-        Self { clock, asker, caller, on_progress, abandoned: CancellationToken::new() }
+        Self { clock, asker, caller, on_progress, abandon_token: CancellationToken::new() }
     }
 }
 
@@ -101,7 +100,7 @@ impl fmt::Debug for OpenRequest {
     }
 }
 
-/// What has been reported about a list within the last [`CHANGE_INTERVAL`].
+/// The reports about a list within the last [`CHANGE_INTERVAL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum ListChange {
     /// No change was reported: the next one is reported at once.
@@ -121,18 +120,18 @@ enum ListOnDemand {
     Resources,
 }
 
-/// The open requests of a connection, and its recent reports.
+/// The open requests of a connection, and the recent reports about its lists.
 #[derive(Default)]
 struct State {
     /// Requests of this host that wait for their answers, by their ids.
     requests: HashMap<i64, Arc<OpenRequest>>,
-    /// The requests that the server may cancel, by their ids as JSON: its own questions that are being answered and, in
-    /// the modern era, this host's subscriptions.
-    revocable: HashMap<String, CancellationToken>,
-    /// Requests for subscriptions that the server has not acknowledged yet.
-    acknowledgements: HashMap<i64, oneshot::Sender<Vec<String>>>,
+    /// One token for each request that the server may cancel, by its id as JSON. These are the server's own questions
+    /// that are being answered and, in the modern era, this host's subscriptions.
+    revocation_tokens: HashMap<String, CancellationToken>,
+    /// One sender for each subscription that the server has not acknowledged yet, by the id of its request.
+    acknowledgement_senders: HashMap<i64, oneshot::Sender<Vec<String>>>,
     /// Indexed by [`ListOnDemand`].
-    changes: [ListChange; 2],
+    list_changes: [ListChange; 2],
     tasks: ClientTasks,
 }
 
@@ -159,7 +158,7 @@ pub(crate) struct Inbound {
     /// Judges which pages the server may ask the user to open.
     page_guard: OnceLock<Guard>,
     /// The listeners of resources.
-    watched: OnceLock<Arc<WatchedResources>>,
+    watched_resources: OnceLock<Arc<WatchedResources>>,
     /// Whether a task maintains the subscriptions of this connection.
     pub(crate) maintains_subscriptions: AtomicBool,
 }
@@ -204,28 +203,28 @@ impl Inbound {
         let _ = self.page_guard.set(guard);
     }
 
-    /// Reports later changes of resources to `watched`.
-    pub(crate) fn set_watched_resources(&self, watched: Arc<WatchedResources>) {
+    /// Reports later changes of resources to `watched_resources`.
+    pub(crate) fn set_watched_resources(&self, watched_resources: Arc<WatchedResources>) {
         // This cannot fail: the connection sets the resources once, before it is used.
-        let _ = self.watched.set(watched);
+        let _ = self.watched_resources.set(watched_resources);
     }
 
     /// Returns the resources of this server that callers listen to.
     pub(crate) fn topics(&self) -> Option<Arc<Topics>> {
-        self.watched.get()?.with_listeners(&self.server)
+        self.watched_resources.get()?.with_listeners(&self.server)
     }
 
     /// Returns a receiver of the resources that the server agrees to when it acknowledges the subscription `id`.
     pub(crate) fn acknowledgement(&self, id: i64) -> oneshot::Receiver<Vec<String>> {
         let (sender, receiver) = oneshot::channel();
-        let senders = &mut self.state.lock().acknowledgements;
+        let senders = &mut self.state.lock().acknowledgement_senders;
         senders.retain(|_, sender| !sender.is_closed());
         senders.insert(id, sender);
         receiver
     }
 
-    /// Describes the server for the code that answers its questions: its name, the pages that it may have opened, and
-    /// the abilities that were declared to it.
+    /// Describes the server for the code that answers the server's questions: its name, the pages that it may ask the
+    /// user to open, and the abilities that the host declared to it.
     pub(crate) fn questioner(&self) -> input::Questioner<'_> {
         input::Questioner { server: &self.server, page_guard: self.page_guard.get(), abilities: self.asker.abilities() }
     }
@@ -245,17 +244,17 @@ impl Inbound {
             state: Mutex::default(),
             answer_permits: Arc::new(Semaphore::new(server_requests)),
             message_rate: RateLimiter::new(MAX_MESSAGES_PER_SECOND),
-            watched: OnceLock::new(),
+            watched_resources: OnceLock::new(),
             maintains_subscriptions: AtomicBool::new(false),
             noise: Noise::default(),
         })
     }
 
-    /// Registers a request for progress and questions until the guard is dropped.
+    /// Registers a request: progress and questions reach it until the returned guard is dropped.
     pub(crate) fn register(self: &Arc<Self>, id: i64, request: OpenRequest) -> RegisteredRequest {
-        let abandoned = request.abandoned.clone();
+        let abandon_token = request.abandon_token.clone();
         self.state.lock().requests.insert(id, Arc::new(request));
-        RegisteredRequest { id, inbound: self.clone(), abandoned: Some(abandoned) }
+        RegisteredRequest { id, inbound: self.clone(), abandon_token: Some(abandon_token) }
     }
 
     /// Handles a notification or a request of the server. `stream_request` is the request of this host on whose stream
@@ -326,7 +325,7 @@ impl Inbound {
         }
     }
 
-    /// Handles the acknowledgement of a subscription. If no request in `acknowledgements` waits for it, the
+    /// Handles the acknowledgement of a subscription. If no request in `acknowledgement_senders` waits for it, the
     /// subscription is the one to changes of lists.
     fn handle_acknowledgement(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
@@ -346,12 +345,12 @@ impl Inbound {
             #[serde(default, rename = "resourceSubscriptions")]
             resources: Vec<String>,
         }
-        let acknowledged = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
-        let awaited = acknowledged.and_then(|acknowledged| {
-            let sender = self.state.lock().acknowledgements.remove(&acknowledged.meta.id)?;
-            Some((sender, acknowledged.notifications.resources))
+        let acknowledgement = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
+        let waiting_sender = acknowledgement.and_then(|acknowledgement| {
+            let sender = self.state.lock().acknowledgement_senders.remove(&acknowledgement.meta.id)?;
+            Some((sender, acknowledgement.notifications.resources))
         });
-        match awaited {
+        match waiting_sender {
             // Sending fails if the caller has stopped waiting. The request is then about to be dropped.
             Some((sender, resources)) => drop(sender.send(resources)),
             None => self.tools_changed.note_subscription(),
@@ -373,9 +372,9 @@ impl Inbound {
     /// Registers the subscription `id` until the returned guard is dropped. The guard notices when the server ends the
     /// subscription.
     pub(crate) fn register_subscription(&self, id: i64) -> RegisteredSubscription<'_> {
-        let (key, revoked) = (id.to_string(), CancellationToken::new());
-        self.state.lock().revocable.insert(key.clone(), revoked.clone());
-        RegisteredSubscription { inbound: self, key, revoked }
+        let (key, revocation_token) = (id.to_string(), CancellationToken::new());
+        self.state.lock().revocation_tokens.insert(key.clone(), revocation_token.clone());
+        RegisteredSubscription { inbound: self, key, revocation_token }
     }
 
     /// Handles `notifications/cancelled`: the server withdraws a question, or ends a subscription that it had agreed
@@ -389,9 +388,9 @@ impl Inbound {
         let Some(Cancelled { id }) = params.and_then(|raw| serde_json::from_str(raw.get()).ok()) else {
             return;
         };
-        let revoked = self.state.lock().revocable.remove(&id.to_string());
-        if let Some(revoked) = revoked {
-            revoked.cancel();
+        let revocation_token = self.state.lock().revocation_tokens.remove(&id.to_string());
+        if let Some(revocation_token) = revocation_token {
+            revocation_token.cancel();
         }
     }
 
@@ -417,7 +416,7 @@ impl Inbound {
     /// at the end of the interval, so that callers always learn of the last change.
     fn handle_list_changed(self: &Arc<Self>, list: ListOnDemand) {
         let is_first = {
-            let change = &mut self.state.lock().changes[list as usize];
+            let change = &mut self.state.lock().list_changes[list as usize];
             let is_first = *change == ListChange::Unreported;
             *change = if is_first { ListChange::Reported } else { ListChange::ReportDue };
             is_first
@@ -443,7 +442,7 @@ impl Inbound {
 
     /// Returns whether a report is due at the end of an interval, and begins the next interval.
     fn take_due_report(&self, list: ListOnDemand) -> bool {
-        let change = &mut self.state.lock().changes[list as usize];
+        let change = &mut self.state.lock().list_changes[list as usize];
         let is_due = *change == ListChange::ReportDue;
         *change = if is_due { ListChange::Reported } else { ListChange::Unreported };
         is_due
@@ -459,13 +458,13 @@ impl Inbound {
 
     /// Returns whether the rate allows another log message or warning. Reports how many messages were dropped before.
     fn allow_message(&self) -> bool {
-        let Some(dropped) = self.message_rate.allow() else {
+        let Some(dropped_count) = self.message_rate.allow() else {
             return false;
         };
-        if dropped > 0 {
+        if dropped_count > 0 {
             (self.events)(Event::McpServerWarning {
                 server: self.server.clone(),
-                warning: format!("{dropped} messages were dropped: more than {MAX_MESSAGES_PER_SECOND} a second"),
+                warning: format!("{dropped_count} messages were dropped: more than {MAX_MESSAGES_PER_SECOND} a second"),
             });
         }
         true
@@ -487,16 +486,16 @@ impl Inbound {
             respond::<Value>(sink, &id, Err(&refusal));
             return;
         };
-        let (sink, inbound, withdrawn) = (sink.clone(), question.inbound.clone(), self.stop.child_token());
+        let (sink, inbound, withdrawal_token) = (sink.clone(), question.inbound.clone(), self.stop.child_token());
         // An id, which is a number or a string, always serializes.
         let key = serde_json::to_string(&id).unwrap_or_default();
-        self.state.lock().revocable.insert(key.clone(), withdrawn.clone());
+        self.state.lock().revocation_tokens.insert(key.clone(), withdrawal_token.clone());
         self.tracker.spawn(async move {
             let _permit = permit;
-            if let Some(answer) = withdrawn.run_until_cancelled(question.answer()).await {
+            if let Some(answer) = withdrawal_token.run_until_cancelled(question.answer()).await {
                 respond(&sink, &id, answer.as_ref());
             }
-            inbound.state.lock().revocable.remove(&key);
+            inbound.state.lock().revocation_tokens.remove(&key);
         });
     }
 
@@ -528,15 +527,15 @@ impl Inbound {
     }
 }
 
-/// Answers a request of the server.
+/// Posts the answer to a request of the server.
 fn respond<R: serde::Serialize>(sink: &Arc<dyn MessageSink>, id: &Id, answer: Result<&R, &input::Refusal>) {
-    let frame = match answer {
+    let message = match answer {
         Ok(result) => envelope::response(id, result),
         Err(refusal) => envelope::error_response(Some(id), refusal.code, &refusal.message),
     };
     // An answer is JSON already, so writing it cannot fail.
-    if let Ok(frame) = frame {
-        sink.post(frame);
+    if let Ok(message) = message {
+        sink.post(message);
     }
 }
 
@@ -546,13 +545,13 @@ pub(crate) struct RegisteredRequest {
     pub(crate) id: i64,
     inbound: Arc<Inbound>,
     /// Cancelled by the drop; `None` once the answer has arrived.
-    abandoned: Option<CancellationToken>,
+    abandon_token: Option<CancellationToken>,
 }
 
 impl RegisteredRequest {
     /// Notes that the answer has arrived.
     pub(crate) fn note_answer(&mut self) {
-        self.abandoned = None;
+        self.abandon_token = None;
     }
 }
 
@@ -561,8 +560,8 @@ impl Drop for RegisteredRequest {
         // Drop the request only after the lock is released: it owns values of callers, and dropping them may run any
         // code.
         let _request = self.inbound.state.lock().requests.remove(&self.id);
-        if let Some(abandoned) = &self.abandoned {
-            abandoned.cancel();
+        if let Some(abandon_token) = &self.abandon_token {
+            abandon_token.cancel();
         }
     }
 }
@@ -570,19 +569,20 @@ impl Drop for RegisteredRequest {
 /// A subscription that the server may end; see [`Inbound::register_subscription`].
 pub(crate) struct RegisteredSubscription<'a> {
     inbound: &'a Inbound,
+    /// The id of the request as JSON.
     key: String,
-    revoked: CancellationToken,
+    revocation_token: CancellationToken,
 }
 
 impl RegisteredSubscription<'_> {
     /// Waits until the server has ended the subscription.
     pub(crate) async fn revoked(&self) {
-        self.revoked.cancelled().await;
+        self.revocation_token.cancelled().await;
     }
 }
 
 impl Drop for RegisteredSubscription<'_> {
     fn drop(&mut self) {
-        self.inbound.state.lock().revocable.remove(&self.key);
+        self.inbound.state.lock().revocation_tokens.remove(&self.key);
     }
 }

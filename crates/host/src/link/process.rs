@@ -27,7 +27,7 @@ const LAST_LINES: usize = 4;
 /// A view of a child process that does not own the process.
 #[derive(Clone)]
 pub(crate) struct Process {
-    exited: Shared<BoxFuture<'static, Exit>>,
+    exit: Shared<BoxFuture<'static, Exit>>,
     stderr: StderrTail,
 }
 
@@ -39,12 +39,12 @@ impl fmt::Debug for Process {
 
 impl Process {
     pub(crate) fn new(handle: &Handle, stderr: StderrTail) -> Self {
-        Self { exited: handle.exited().boxed().shared(), stderr }
+        Self { exit: handle.exited().boxed().shared(), stderr }
     }
 
-    /// Waits for the end of the process.
+    /// Waits for the end of the process, and returns how it ended.
     pub(crate) async fn exited(&self) -> Exit {
-        self.exited.clone().await
+        self.exit.clone().await
     }
 
     /// Returns the last lines of the process's stderr so far, as one safe line.

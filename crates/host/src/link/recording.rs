@@ -42,7 +42,7 @@ pub struct Recording {
     name: String,
     /// The recorded requests of each server, with their outcomes.
     tapes: BTreeMap<ServerName, Tape>,
-    /// Hides the same values in a request as in the recording.
+    /// Hides the values in a request that are hidden in the recording.
     conceal: Option<Conceal>,
 }
 
@@ -114,7 +114,7 @@ impl Recording {
         let mut tapes = BTreeMap::<ServerName, Tape>::new();
         for (index, line) in lines {
             let line: Line<'_> = serde_json::from_slice(line).map_err(|error| {
-                // Its place in this line alone would contradict the line of the file.
+                // Remove the position in this line: its line number would contradict that of the file.
                 let why = error.to_string();
                 bad_recording(index, why.rsplit_once(" at line ").map_or(&why, |(why, _)| why))
             })?;
@@ -129,8 +129,8 @@ impl Recording {
         Ok(Self { name: quote(name), tapes, conceal: None })
     }
 
-    /// Passes each request through `conceal` before it is looked up: a value that was hidden when the recording was
-    /// made is found only if it is hidden in the same way.
+    /// Passes each request through `conceal` before it is looked up. The recording has hidden values: a request with
+    /// such a value matches only if the value is hidden in the same way.
     #[must_use]
     pub fn concealing(self, conceal: Conceal) -> Self {
         Self { conceal: Some(conceal), ..self }
@@ -149,12 +149,12 @@ impl Recording {
 
     /// Returns the server's answer to this request.
     fn find(&self, server: &ServerName, request: &OutgoingRequest) -> Result<FoundExchange<'_>, LinkError> {
-        let concealed = self.conceal.as_ref().and_then(|conceal| {
+        let concealed_body = self.conceal.as_ref().and_then(|conceal| {
             let text = conceal(str::from_utf8(&request.body).ok()?);
             // If hiding values broke the JSON, the text cannot be looked up, and the request is used unchanged.
             matches!(peek(text.as_bytes()), Ok(Envelope::Request { .. })).then(|| Bytes::from(text))
         });
-        let body = concealed.as_ref().unwrap_or(&request.body);
+        let body = concealed_body.as_ref().unwrap_or(&request.body);
         let not_recorded = |has_similar: bool| {
             let request = match &request.name {
                 Some(name) => format!("{} of `{}`", request.method, quote(name)),

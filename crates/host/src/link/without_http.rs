@@ -12,7 +12,7 @@ use crate::{
     link::{
         bounds::Bounds,
         error::LinkError,
-        inbound::{Closed, Inbound},
+        inbound::{ConnectionEnd, Inbound},
         message::{OutgoingRequest, RawAnswer},
         process::child::Supervisor,
     },
@@ -55,7 +55,7 @@ pub(crate) async fn resolved_url(_: &Arc<dyn Resolver>, _: &ServerName, _: &Http
 
 impl HttpTransport {
     /// Fails.
-    pub(crate) async fn new(_: &HttpPlan<'_>, _: &Arc<Inbound>, _: &Arc<Closed>) -> Result<Self, LinkError> {
+    pub(crate) async fn new(_: &HttpPlan<'_>, _: &Arc<Inbound>, _: &Arc<ConnectionEnd>) -> Result<Self, LinkError> {
         Err(no_http_error())
     }
 
@@ -90,11 +90,11 @@ impl HttpTransport {
 
 /// Stands in for the HTTP+SSE transport of MCP 2024-11-05.
 pub(crate) mod legacy_sse {
-    use super::{Arc, Closed, HttpPlan, Inbound, LinkError, no_http_error};
+    use super::{Arc, ConnectionEnd, HttpPlan, Inbound, LinkError, no_http_error};
     use crate::link::duplex::Duplex;
 
     /// Fails.
-    pub(crate) async fn open(_: &HttpPlan<'_>, _: &Arc<Inbound>, _: &Arc<Closed>) -> Result<Duplex, LinkError> {
+    pub(crate) async fn open(_: &HttpPlan<'_>, _: &Arc<Inbound>, _: &Arc<ConnectionEnd>) -> Result<Duplex, LinkError> {
         Err(no_http_error())
     }
 }

@@ -1,4 +1,4 @@
-//! Resolves values as a host does by default: every string unchanged, and with inherited variables.
+//! Resolves values as a host does by default: it leaves every string unchanged, and adds inherited variables.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,8 @@ use futures::future::BoxFuture;
 use super::{ChildPlan, ResolveError, Resolver, Verbatim};
 use crate::spec::{Http, InheritEnv, ServerName, Stdio, affects_engine_client, passes_to_the_client};
 
-/// Resolves as [`Verbatim`], but child processes also inherit the variables of this list that their spec selects.
+/// Resolves values as [`Verbatim`] does. Child processes also inherit those variables of this list that their spec
+/// selects.
 pub(crate) struct InheritingResolver(pub(crate) Vec<(OsString, OsString)>);
 
 impl InheritingResolver {

@@ -1,5 +1,5 @@
-//! Checks the tools of a server against pins, the stored definitions that tools had when they were first seen or
-//! approved. Checks each list of tools, and checks it again when the pins may have changed.
+//! Checks each list of a server's tools against *pins*, and again when the pins may have changed. Pins are the stored
+//! definitions that the tools had when they were first seen or approved.
 //!
 //! A tool that differs from its pin is in *quarantine*: no call of it is sent until a user approves its definition. The
 //! *generation* of the pins is a number that changes with each of them.
@@ -34,7 +34,7 @@ impl Task {
         if matches!(self.spec.transport, Transport::Native(_)) {
             return tools;
         }
-        let mismatched_stay_usable = mode == PinMode::Warn;
+        let keeps_mismatched_usable = mode == PinMode::Warn;
         let server = PinnedServer::of(&self.name, &self.spec);
         let list_hash = tools.hash();
         match pins.recall(&server, &list_hash).await {
@@ -48,7 +48,7 @@ impl Task {
                         .map(|mismatch| (mismatch.tool.as_str(), &mismatch.cause))
                         .collect();
                     let cause_of = |tool: &str| causes.get(tool).map(|cause| (*cause).clone());
-                    let mut tools = tools.with_mismatches(cause_of, mismatched_stay_usable);
+                    let mut tools = tools.with_mismatches(cause_of, keeps_mismatched_usable);
                     tools.generation = Some(generation);
                     (tools, comparison)
                 };
@@ -65,14 +65,14 @@ impl Task {
                     Err(_) => ToolSet::default(),
                 }
             }
-            Err(unreadable) => {
-                let cause = |_: &str| Some(Cause::Unchecked { why: unreadable.why.clone() });
-                tools.with_mismatches(cause, mismatched_stay_usable)
+            Err(error) => {
+                let cause = |_: &str| Some(Cause::Unchecked { why: error.why.clone() });
+                tools.with_mismatches(cause, keeps_mismatched_usable)
             }
         }
     }
 
-    /// Waits for `work`, and meanwhile checks whether tools in quarantine have been released.
+    /// Waits for `work`. Meanwhile checks regularly whether tools in quarantine have been released.
     pub(super) async fn while_checking_pins<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
@@ -80,7 +80,7 @@ impl Task {
             tokio::select! {
                 output = &mut work => return output,
                 () = self.wake.pins.notified() => self.recheck_pins().await,
-                () = async { sleep(CHECK_INTERVAL).await; self.until_repinned().await }, if has_mismatches => {
+                () = async { sleep(CHECK_INTERVAL).await; self.wait_for_new_pins().await }, if has_mismatches => {
                     self.recheck_pins().await
                 }
             }
@@ -89,7 +89,7 @@ impl Task {
 
     /// Waits until the pins differ from those that the tools were checked against. If the pins could not be read for
     /// that check, returns at once, and the caller reads them again.
-    async fn until_repinned(&self) {
+    async fn wait_for_new_pins(&self) {
         let Some(pins) = &self.context.pins else {
             return;
         };
@@ -103,20 +103,20 @@ impl Task {
     /// Checks the published tools against their pins again, and publishes the result.
     async fn recheck_pins(&self) {
         let previous = self.snapshot_sender.borrow().tools.clone();
-        // The same tools, without any mismatch; so the second argument has no effect.
+        // The same tools without any mismatch. Therefore the second argument has no effect.
         let unchecked = previous.with_mismatches(|_| None, true);
         let current = self.checked_against_pins(unchecked).await;
-        let differs = current.mismatched != previous.mismatched;
-        if differs {
+        let has_changed = current.mismatched != previous.mismatched;
+        if has_changed {
             self.report_quarantined(&previous, &current);
         }
-        let count = current.tools.len();
+        let tool_count = current.tools.len();
         self.publish(|snapshot| {
             snapshot.rechecks += 1;
-            if differs || current.generation != previous.generation {
+            if has_changed || current.generation != previous.generation {
                 snapshot.tools = Arc::new(current);
                 match &mut snapshot.state {
-                    State::Connected { tools } | State::Idle { tools } => *tools = count,
+                    State::Connected { tools } | State::Idle { tools } => *tools = tool_count,
                     _ => {}
                 }
             }
@@ -125,14 +125,14 @@ impl Task {
 
     /// Reports the tools that were not in quarantine before: the first few by name, the rest as a count.
     pub(super) fn report_quarantined(&self, previous: &ToolSet, current: &ToolSet) {
-        let rest = self.report_each(&current.mismatched_since(previous), |mismatched| {
+        let unnamed_count = self.report_each(&current.mismatched_since(previous), |mismatched| {
             self.emit(Event::McpToolQuarantined {
                 server: self.name.clone(),
                 quarantined: mismatched.to_quarantined(),
             });
         });
-        if rest > 0 {
-            self.warn(&format!("{rest} more tools differ from their pins"));
+        if unnamed_count > 0 {
+            self.warn(&format!("{unnamed_count} more tools differ from their pins"));
         }
     }
 }
@@ -171,16 +171,16 @@ impl Server {
         let cause_in = |snapshot: &super::Snapshot| {
             snapshot.tools.quarantined_tool(tool).map(|mismatched| mismatched.cause.clone())
         };
-        let rechecks = {
+        let recheck_count = {
             let snapshot = self.snapshot_receiver.borrow();
             cause_in(&snapshot)?;
             snapshot.rechecks
         };
         self.pins_changed();
-        let mut published = self.snapshot_receiver.clone();
+        let mut snapshot_receiver = self.snapshot_receiver.clone();
         // A task that is connecting makes no check, because it lists its tools soon anyway. After the time-out, the
         // last check counts.
-        let _ = timeout(CHECK_TIMEOUT, published.wait_for(|snapshot| snapshot.rechecks > rechecks)).await;
+        let _ = timeout(CHECK_TIMEOUT, snapshot_receiver.wait_for(|snapshot| snapshot.rechecks > recheck_count)).await;
         cause_in(&self.snapshot_receiver.borrow())
     }
 }

@@ -47,7 +47,7 @@ const LIST_RETRY_DELAY: Duration = Duration::from_secs(10);
 const MAX_LIST_RETRY_DELAY: Duration = Duration::from_mins(5);
 /// The longest `Retry-After` that the task accepts.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
-/// How much longer an idle connection stays open, for a caller that has just taken its link.
+/// How much longer an idle connection stays open, because a caller may have just taken its link.
 const IDLE_GRACE: Duration = Duration::from_millis(500);
 /// A call ends the wait before the next attempt to connect, but the wait takes at least this long.
 const MIN_NUDGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ pub(super) struct Task {
     pub(super) stop: CancellationToken,
 }
 
-/// What to do after a connection has ended.
+/// The next step after a connection has ended.
 enum Next {
     /// Reconnect at once.
     Now,
@@ -106,8 +106,8 @@ impl Task {
                 snapshot.begin_round(round);
                 snapshot.state = State::Connecting;
             });
-            let connecting = Box::pin(self.connect(&mut era));
-            let next = match stop.run_until_cancelled(connecting).await {
+            let connection_attempt = Box::pin(self.connect(&mut era));
+            let next = match stop.run_until_cancelled(connection_attempt).await {
                 None => Next::Stop,
                 // A caller has requested a new attempt, for example because a secret has changed. The failed attempt
                 // may have begun before that change, so its failure does not count.
@@ -143,9 +143,9 @@ impl Task {
 
     /// Waits until a caller requests a new round.
     async fn round_requested(&self) {
-        let current = self.snapshot_sender.borrow().round.number;
+        let current_round = self.snapshot_sender.borrow().round.number;
         // Cannot fail, because the task shares the sender.
-        let _ = self.wake.round.subscribe().wait_for(|requested| *requested != current).await;
+        let _ = self.wake.round.subscribe().wait_for(|requested_round| *requested_round != current_round).await;
     }
 
     /// Publishes that the server has ended.
@@ -194,8 +194,8 @@ impl Task {
         self.while_checking_pins(wakeup).await;
     }
 
-    /// Connects. First tries the era (generation of MCP) of the last connection, which `era` or the host's memory
-    /// contains.
+    /// Connects. First tries the era (generation of MCP) of the last connection, from `era` or else from the host's
+    /// memory.
     async fn connect(&self, era: &mut Option<Era>) -> Result<Connection, LinkError> {
         let fingerprint = self.spec.fingerprint();
         if era.is_none()
@@ -222,7 +222,7 @@ impl Task {
     async fn run_connection(&self, connection: Connection) -> Next {
         let link = connection.link.clone();
         let end = self.stop.run_until_cancelled(self.serve(&link)).await;
-        // A connection whose link was never published ended before its first list, so it counts as a failed attempt.
+        // A connection that ended before its first list was never published, so it counts as a failed attempt.
         let was_published = self.snapshot_sender.borrow().link.is_some();
         let is_idle = matches!(end, Some(ServeEnd::Unused));
         self.publish(|snapshot| {
@@ -235,14 +235,14 @@ impl Task {
         });
         if is_idle {
             // Serve a caller that has just taken the link.
-            let until_quiet = async {
+            let wait_until_idle = async {
                 sleep(IDLE_GRACE).await;
                 while !link.is_idle() {
                     sleep(IDLE_GRACE).await;
                 }
             };
-            // The connection is closed now in any case, also if the server was stopped during the wait.
-            let _ = self.stop.run_until_cancelled(until_quiet).await;
+            // The connection is closed next, even if the server was stopped during the wait.
+            let _ = self.stop.run_until_cancelled(wait_until_idle).await;
         }
         connection.shutdown().await;
         let error = match end {
@@ -261,9 +261,9 @@ impl Task {
         }
     }
 
-    /// Lists, publishes and watches, until the connection ends or is no longer wanted.
+    /// Lists the tools, publishes them and watches for changes, until the connection ends or is no longer wanted.
     async fn serve(&self, link: &Link) -> ServeEnd {
-        let mut unused = pin!(link.wait_until_unused(self.spec.idle_stop));
+        let mut until_unused = pin!(link.wait_until_unused(self.spec.idle_stop));
         let mut pace = Pace::new();
         // Listen before listing, so that no change in between is lost, and no question of the server arrives before the
         // stream is open.
@@ -271,10 +271,10 @@ impl Task {
             error = link.closed() => return ServeEnd::Broken(error),
             _ = timeout(STREAM_OPEN_TIMEOUT, link.listen()) => {}
         }
-        let mut listing = self.list(link).await;
+        let mut list_result = self.list(link).await;
         loop {
-            pace.count_listing(listing.is_ok());
-            let refresh_after = match &listing {
+            pace.count_listing(list_result.is_ok());
+            let refresh_after = match &list_result {
                 Ok(fresh_for) if fresh_for.is_zero() => None,
                 Ok(fresh_for) => Some(*fresh_for),
                 Err(_) if link.is_closed() => return ServeEnd::Broken(link.closed().await),
@@ -285,7 +285,7 @@ impl Task {
                 tokio::select! {
                     error = link.closed() => return Some(ServeEnd::Broken(error)),
                     () = self.round_requested() => return Some(ServeEnd::ReconnectRequested),
-                    () = &mut unused => return Some(ServeEnd::Unused),
+                    () = &mut until_unused => return Some(ServeEnd::Unused),
                     () = async { sleep_until(refresh_at.unwrap_or_else(Instant::now)).await },
                         if refresh_at.is_some() => {}
                     () = link.tools_changed() => {
@@ -303,7 +303,7 @@ impl Task {
             if let Some(end) = self.while_checking_pins(wakeup).await {
                 return end;
             }
-            listing = self.list(link).await;
+            list_result = self.list(link).await;
         }
     }
 
@@ -311,13 +311,13 @@ impl Task {
     async fn list(&self, link: &Link) -> Result<Duration, LinkError> {
         // A server that starts on demand needs a stored list in the next run of the program.
         let keep_raw = self.spec.start == Start::Lazy;
-        let listed = tokio::select! {
-            listed = link.list_tools(keep_raw) => listed,
+        let list_result = tokio::select! {
+            list_result = link.list_tools(keep_raw) => list_result,
             error = link.closed() => Err(error),
         };
-        match listed {
+        match list_result {
             Ok(mut listed) => {
-                if let (Some(memory), Some(raw_list)) = (&self.context.memory, listed.kept.take()) {
+                if let (Some(memory), Some(raw_list)) = (&self.context.memory, listed.bytes_to_store.take()) {
                     memory.remember_tools(&self.spec.fingerprint(), raw_list).await;
                 }
                 let fresh_for = listed.fresh_for;
@@ -328,11 +328,11 @@ impl Task {
             Err(error) if link.is_closed() => Err(error),
             Err(error) => {
                 let text = FailureText::from(&error);
-                let failed = State::ToolsFailed { error: text.clone() };
-                let is_repeated = self.snapshot_sender.borrow().state == failed;
+                let failed_state = State::ToolsFailed { error: text.clone() };
+                let is_repeated = self.snapshot_sender.borrow().state == failed_state;
                 self.publish(|snapshot| {
                     snapshot.set_connected(link);
-                    snapshot.state = failed;
+                    snapshot.state = failed_state;
                     snapshot.error = Some(Arc::new(error.clone()));
                 });
                 if !is_repeated {
@@ -367,25 +367,25 @@ impl Task {
     /// Reports a warning for tools that have become unusable, or that are unusable for another reason than before: the
     /// first few by name, the rest as a count.
     fn report_unusable(&self, previous: &ToolSet, current: &ToolSet) {
-        let rest = self.report_each(&current.unusable_since(previous), |tool| self.warn(&tool.to_string()));
-        if rest > 0 {
-            self.warn(&format!("{rest} more tools cannot be used"));
+        let unnamed_count = self.report_each(&current.unusable_since(previous), |tool| self.warn(&tool.to_string()));
+        if unnamed_count > 0 {
+            self.warn(&format!("{unnamed_count} more tools cannot be used"));
         }
     }
 
     /// Calls `emit` for the first [`MAX_REPORTED_TOOLS`] items, and returns the number of the others: thousands of
     /// events would displace the events of other servers.
     pub(super) fn report_each<T>(&self, items: &[&T], emit: impl Fn(&T)) -> usize {
-        let (reported, rest) = items.split_at(items.len().min(MAX_REPORTED_TOOLS));
-        reported.iter().for_each(|item| emit(item));
-        rest.len()
+        let (reported_items, other_items) = items.split_at(items.len().min(MAX_REPORTED_TOOLS));
+        reported_items.iter().for_each(|item| emit(item));
+        other_items.len()
     }
 
     /// Publishes the reason why there is no connection, and waits until it is time for the next attempt.
     /// `is_failed_attempt` is true if an attempt to connect failed, and false if an established connection ended.
     async fn wait_after(&self, error: LinkError, is_failed_attempt: bool, failures: &mut u32) {
         *failures += 1;
-        let Retry { attempts, first, longest } = self.spec.retry;
+        let Retry { attempts: max_attempts, first: first_wait, longest: longest_wait } = self.spec.retry;
         let text = FailureText::from(&error);
         self.emit(Event::McpServerError { server: self.name.clone(), error: text.clone(), call: None });
         let needs_auth = matches!(error, LinkError::NeedsAuth { .. });
@@ -396,15 +396,15 @@ impl Task {
             LinkError::RateLimited { retry_after } => retry_after.unwrap_or_default().min(MAX_RETRY_AFTER),
             _ => Duration::ZERO,
         };
-        let next_wait = || backoff(*failures, first, longest, self.jitter(*failures)).max(retry_after);
+        let next_wait = || backoff(*failures, first_wait, longest_wait, self.jitter(*failures)).max(retry_after);
         // Without a wait, the next attempt begins only when a caller or a sign-in requests it.
-        let wait = (!needs_auth && *failures <= attempts).then(next_wait);
+        let wait = (!needs_auth && *failures <= max_attempts).then(next_wait);
         let state = match wait {
             _ if needs_auth => State::NeedsAuth { how: sign_in_step(&error) },
             None => State::Failed { error: text },
             Some(wait) => State::Reconnecting {
                 attempt: *failures,
-                attempts,
+                attempts: max_attempts,
                 in_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
                 error: text,
             },
@@ -415,7 +415,7 @@ impl Task {
             snapshot.error = Some(Arc::new(error));
             snapshot.attempts += u64::from(is_failed_attempt);
         });
-        let wake_early = async {
+        let early_wakeup = async {
             sleep(MIN_NUDGE_INTERVAL.min(wait.unwrap_or(MIN_NUDGE_INTERVAL))).await;
             tokio::select! {
                 () = self.context.connector.signed_in(&self.name, &self.spec), if may_sign_in => {}
@@ -424,7 +424,7 @@ impl Task {
         };
         tokio::select! {
             () = async { sleep(wait.unwrap_or_default()).await }, if wait.is_some() => {}
-            () = wake_early => {}
+            () = early_wakeup => {}
             () = self.round_requested() => *failures = 0,
         }
     }
@@ -436,7 +436,7 @@ impl Task {
         f64::from(u32::try_from(hash.finish() >> 32).unwrap_or(0)) / f64::from(u32::MAX)
     }
 
-    /// Changes the published snapshot, and emits an event if that changes the state.
+    /// Changes the published snapshot. Emits an event if the state changes.
     pub(super) fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
         let mut new_state = None;
         self.snapshot_sender.send_modify(|snapshot| {
@@ -472,7 +472,7 @@ fn sign_in_step(error: &LinkError) -> String {
 /// Returns `first`, doubled with each failure up to `longest`. `jitter` (0 to 1) changes the result by up to a fifth,
 /// so that servers do not reconnect together.
 fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Duration {
-    // The bound of the exponent keeps the shift from overflowing.
+    // Without a bound of the exponent, the shift could overflow.
     let wait = first.saturating_mul(1 << (failures - 1).min(16)).min(longest);
     wait.mul_f64(0.8 + 0.4 * jitter)
 }
@@ -481,11 +481,11 @@ fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Du
 #[derive(Debug)]
 struct Pace {
     /// When the current minute began.
-    minute_began: Instant,
-    /// The number of listings in this minute, plus half of this value at the end of the minute before.
-    listings: u32,
+    minute_start: Instant,
+    /// The number of listings in this minute, plus half of this value from the end of the last minute.
+    listing_count: u32,
     /// When the tools were last listed.
-    last_listed: Instant,
+    last_listed_at: Instant,
     /// The number of failed listings since the last successful one.
     failures: u32,
 }
@@ -493,23 +493,23 @@ struct Pace {
 impl Pace {
     fn new() -> Self {
         let now = Instant::now();
-        Self { minute_began: now, listings: 0, last_listed: now, failures: 0 }
+        Self { minute_start: now, listing_count: 0, last_listed_at: now, failures: 0 }
     }
 
     /// Counts a listing.
     fn count_listing(&mut self, is_successful: bool) {
         self.failures = if is_successful { 0 } else { self.failures.saturating_add(1) };
-        self.last_listed = Instant::now();
-        if self.minute_began.elapsed() >= Duration::from_secs(60) {
-            self.minute_began = self.last_listed;
-            self.listings /= 2;
+        self.last_listed_at = Instant::now();
+        if self.minute_start.elapsed() >= Duration::from_secs(60) {
+            self.minute_start = self.last_listed_at;
+            self.listing_count /= 2;
         }
-        self.listings += 1;
+        self.listing_count += 1;
     }
 
     /// Returns the wait before a failed listing is tried again.
     fn retry_delay(&self) -> Duration {
-        // The bound of the exponent keeps the shift from overflowing.
+        // Without a bound of the exponent, the shift could overflow.
         let doublings = self.failures.saturating_sub(1).min(10);
         LIST_RETRY_DELAY.saturating_mul(1 << doublings).min(MAX_LIST_RETRY_DELAY)
     }
@@ -517,16 +517,16 @@ impl Pace {
     /// Returns whether the number of listings has just reached four times [`MAX_CALM_LISTINGS`], so that a warning is
     /// due.
     fn is_warning_due(&self) -> bool {
-        self.listings == 4 * MAX_CALM_LISTINGS
+        self.listing_count == 4 * MAX_CALM_LISTINGS
     }
 
     /// Waits until the server may be listed again: the more listings in this minute, the longer. All changes that the
     /// server reports during the pause need only one listing.
     async fn pause(&self) {
-        // The bound of the exponent keeps the shift from overflowing.
-        let doublings = (self.listings / MAX_CALM_LISTINGS).min(10);
+        // Without a bound of the exponent, the shift could overflow.
+        let doublings = (self.listing_count / MAX_CALM_LISTINGS).min(10);
         let gap = MIN_RELIST_INTERVAL.saturating_mul(1 << doublings).min(MAX_RELIST_INTERVAL);
-        sleep_until(self.last_listed + gap).await;
+        sleep_until(self.last_listed_at + gap).await;
     }
 }
 

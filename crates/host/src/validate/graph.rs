@@ -15,7 +15,7 @@ use super::{MAX_DEPTH, MAX_NODES, MAX_PATTERN_STATES, MAX_VALUES, SchemaProblem,
 const MAX_RECURSION: usize = 256;
 
 /// How many bytes of text, or how many compared JSON values, cost as much as one evaluation (about 40 ns, measured).
-const CHEAP_PER_STEP: u64 = 16;
+const CHEAP_UNITS_PER_STEP: u64 = 16;
 
 /// The longest text for a regular expression that backtracks, in bytes: its cost can grow with the square of the
 /// length.
@@ -35,8 +35,8 @@ const MAX_COMPARED_ITEMS: usize = 16;
 /// The cost of one item for `uniqueItems`, in evaluations, in addition to that of comparing it.
 const UNIQUE_ITEM_STEPS: u64 = 4;
 
-/// For a schema with expressions that backtrack, the budget is divided by this number. If an expression gives up, the
-/// validator runs again for each possible result of the expression, up to 64 times in all.
+/// The divisor of the budget for a schema with expressions that backtrack. If an expression gives up, the validator
+/// runs again for each possible result of the expression, up to 64 times in all.
 const BACKTRACKING_RUNS: u64 = 16;
 
 /// A schema as a graph: each subschema is a node, and an edge leads to each subschema that is evaluated with it.
@@ -192,6 +192,7 @@ impl<'s> GraphReader<'s> {
         })
     }
 
+    /// Creates the node of a subschema.
     fn read_node(&mut self, schema: &'s Value, is_root: bool) -> Result<Node, SchemaProblem> {
         let mut node = Node { weight: 1, in_place_times: 1, ..Node::default() };
         let Value::Object(keywords) = schema else {
@@ -210,7 +211,7 @@ impl<'s> GraphReader<'s> {
     /// Adds a keyword to the node of its schema: the work that it takes, and the subschemas that it refers to.
     fn read_keyword(&mut self, node: &mut Node, keyword: &str, value: &'s Value) -> Result<(), SchemaProblem> {
         match keyword {
-            "$ref" => node.in_place.push(self.reference(value)?),
+            "$ref" => node.in_place.push(self.resolve_reference(value)?),
             "$dynamicRef" => return Err(SchemaProblem::Unsupported { keyword: "$dynamicRef" }),
             "$recursiveRef" => return Err(SchemaProblem::Unsupported { keyword: "$recursiveRef" }),
             "not" | "if" | "then" | "else" => node.in_place.push(self.id_of(value)),
@@ -244,29 +245,31 @@ impl<'s> GraphReader<'s> {
                 node.may_backtrack |= pattern::may_backtrack(pattern);
             }
             "enum" | "const" | "required" | "dependentRequired" => {
-                node.weight += comparison_cost(value) / CHEAP_PER_STEP
+                node.weight += comparison_cost(value) / CHEAP_UNITS_PER_STEP
             }
             _ => {}
         }
         Ok(())
     }
 
+    /// Returns the ids of the subschemas in a list.
     fn ids_in_list(&mut self, value: &'s Value) -> Vec<NodeId> {
         value.as_array().into_iter().flatten().map(|schema| self.id_of(schema)).collect()
     }
 
+    /// Returns the ids of the subschemas in a map, by their names.
     fn ids_in_map(&mut self, value: &'s Value) -> BTreeMap<String, NodeId> {
         value.as_object().into_iter().flatten().map(|(name, schema)| (name.clone(), self.id_of(schema))).collect()
     }
 
     /// Follows a reference within the schema: `#`, a JSON Pointer or an anchor, with or without the schema's own `$id`
     /// in front.
-    fn reference(&mut self, value: &Value) -> Result<NodeId, SchemaProblem> {
+    fn resolve_reference(&mut self, value: &Value) -> Result<NodeId, SchemaProblem> {
         let reference = value.as_str().unwrap_or_default();
         let own_id = self.root.get("$id").and_then(Value::as_str).map_or("", |id| id.trim_end_matches('#'));
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         if !base.is_empty() && base != own_id {
-            return Err(SchemaProblem::RemoteRef { reference: shortened(reference) });
+            return Err(SchemaProblem::RemoteRef { reference: shorten(reference) });
         }
         let target = match percent_decoded(fragment) {
             Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => self.root.pointer(&pointer),
@@ -275,16 +278,17 @@ impl<'s> GraphReader<'s> {
         };
         match target {
             Some(schema) => Ok(self.id_of(schema)),
-            None => Err(SchemaProblem::UnknownRef { reference: shortened(reference) }),
+            None => Err(SchemaProblem::UnknownRef { reference: shorten(reference) }),
         }
     }
 
     fn find_anchor(&mut self, anchor: &str) -> Option<&'s Value> {
-        self.anchors.get_or_insert_with(|| anchors(self.root)).get(anchor).copied()
+        self.anchors.get_or_insert_with(|| collect_anchors(self.root)).get(anchor).copied()
     }
 }
 
-fn shortened(reference: &str) -> String {
+/// Returns the beginning of a reference, for an error.
+fn shorten(reference: &str) -> String {
     reference[..reference.floor_char_boundary(super::MAX_MESSAGE_BYTES)].to_owned()
 }
 
@@ -304,13 +308,13 @@ fn percent_decoded(fragment: &str) -> Option<String> {
 }
 
 /// Returns all subschemas that have an anchor.
-fn anchors(root: &Value) -> HashMap<&str, &Value> {
-    let (mut by_anchor, mut pending) = (HashMap::new(), vec![root]);
+fn collect_anchors(root: &Value) -> HashMap<&str, &Value> {
+    let (mut schemas_by_anchor, mut pending) = (HashMap::new(), vec![root]);
     while let Some(value) = pending.pop() {
         match value {
             Value::Object(map) => {
                 for anchor in ["$anchor", "$dynamicAnchor"].iter().filter_map(|name| map.get(*name)?.as_str()) {
-                    by_anchor.entry(anchor).or_insert(value);
+                    schemas_by_anchor.entry(anchor).or_insert(value);
                 }
                 pending.extend(map.values());
             }
@@ -318,7 +322,7 @@ fn anchors(root: &Value) -> HashMap<&str, &Value> {
             _ => {}
         }
     }
-    by_anchor
+    schemas_by_anchor
 }
 
 /// A walk through the unfolded schema. A node that is found again below itself is not entered again.
@@ -393,7 +397,7 @@ impl DryRun<'_> {
         }
         match instance {
             Value::String(text) if node.text_states > 0 => self.run_patterns(node, text.len(), node.text_states),
-            Value::String(text) => self.spend(text.len() as u64 / CHEAP_PER_STEP),
+            Value::String(text) => self.spend(text.len() as u64 / CHEAP_UNITS_PER_STEP),
             Value::Array(items) => self.count_items(node, items, depth),
             Value::Object(map) => self.count_properties(node, map, depth),
             _ => Some(()),
@@ -408,7 +412,7 @@ impl DryRun<'_> {
             }
             if node.compares_items {
                 let compared_items = items.len().min(MAX_COMPARED_ITEMS) as u64;
-                self.spend(comparison_cost(item) * compared_items / CHEAP_PER_STEP + UNIQUE_ITEM_STEPS)?;
+                self.spend(comparison_cost(item) * compared_items / CHEAP_UNITS_PER_STEP + UNIQUE_ITEM_STEPS)?;
             }
         }
         Some(())
@@ -442,7 +446,7 @@ impl DryRun<'_> {
             }
             self.spend(BACKTRACKING_STEPS + bytes_u64 * bytes_u64 / BACKTRACKING_PAIRS_PER_STEP)?;
         }
-        self.spend(bytes_u64.saturating_mul(states) / CHEAP_PER_STEP)
+        self.spend(bytes_u64.saturating_mul(states) / CHEAP_UNITS_PER_STEP)
     }
 
     /// Adds `steps` to the count; `None` if the budget is exceeded.
@@ -453,9 +457,9 @@ impl DryRun<'_> {
 }
 
 /// Returns the cost of comparing a value, in compared values: one for the value and for each value in it, and one for
-/// each [`CHEAP_PER_STEP`] bytes of text.
+/// each [`CHEAP_UNITS_PER_STEP`] bytes of text.
 fn comparison_cost(value: &Value) -> u64 {
-    let text_cost = |text: &str| text.len() as u64 / CHEAP_PER_STEP;
+    let text_cost = |text: &str| text.len() as u64 / CHEAP_UNITS_PER_STEP;
     1 + match value {
         Value::String(string) => text_cost(string),
         Value::Array(items) => items.iter().map(comparison_cost).sum(),

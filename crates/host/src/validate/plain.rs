@@ -1,5 +1,5 @@
-//! Checks the common case without a validator: schemas of simple keywords, and JSON (the *instance*) that clearly
-//! matches them.
+//! Checks the common case without a validator: a schema of simple keywords, and JSON (the *instance*) that clearly
+//! matches it.
 
 use std::cell::Cell;
 
@@ -39,6 +39,7 @@ struct QuickCheck<'a> {
 }
 
 impl QuickCheck<'_> {
+    /// Returns whether the instance certainly matches a subschema.
     fn fits(&self, schema: &Value, instance: &Value, levels_left: usize) -> bool {
         let (Value::Object(schema), Some(levels_left)) = (schema, levels_left.checked_sub(1)) else {
             return false;
@@ -62,6 +63,7 @@ impl QuickCheck<'_> {
         self.spend(members.keys().map(|name| 1 + text_steps(name)).sum())
     }
 
+    /// Returns whether the instance certainly meets one keyword of `schema`.
     fn fits_keyword(
         &self,
         schema: &Map<String, Value>,
@@ -74,12 +76,12 @@ impl QuickCheck<'_> {
             "$schema" | "$comment" | "$defs" | "definitions" | "title" | "description" | "default" | "examples"
             | "format" | "deprecated" | "readOnly" | "writeOnly" => true,
             "$ref" => self.target(value).is_some_and(|target| self.fits(target, instance, levels_left)),
-            "anyOf" => {
-                value.as_array().is_some_and(|any| any.iter().any(|branch| self.fits(branch, instance, levels_left)))
-            }
-            "allOf" => {
-                value.as_array().is_some_and(|all| all.iter().all(|branch| self.fits(branch, instance, levels_left)))
-            }
+            "anyOf" => value
+                .as_array()
+                .is_some_and(|branches| branches.iter().any(|branch| self.fits(branch, instance, levels_left))),
+            "allOf" => value
+                .as_array()
+                .is_some_and(|branches| branches.iter().all(|branch| self.fits(branch, instance, levels_left))),
             "type" => match value {
                 Value::Array(types) => self.spend(types.len()) && types.iter().any(|name| is_of_type(name, instance)),
                 name => is_of_type(name, instance),
@@ -99,8 +101,8 @@ impl QuickCheck<'_> {
                 self.spend(steps(value)) && instance.as_object().is_none_or(has_all)
             }),
             "additionalProperties" => {
-                let named = schema.get("properties").and_then(Value::as_object);
-                let is_named = |name: &str| named.is_some_and(|named| named.contains_key(name));
+                let properties = schema.get("properties").and_then(Value::as_object);
+                let is_named = |name: &str| properties.is_some_and(|properties| properties.contains_key(name));
                 let fits = |member: &Value| value.as_bool().unwrap_or_else(|| self.fits(value, member, levels_left));
                 let all_fit = |members: &Map<_, _>| members.iter().all(|(name, member)| is_named(name) || fits(member));
                 instance.as_object().is_none_or(|members| self.spend_names(members) && all_fit(members))

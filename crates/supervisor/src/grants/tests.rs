@@ -14,10 +14,10 @@ fn a_program_may_read_its_own_installation_but_never_the_home() {
         ("/opt/x/bin/sh", "/opt/x"),
         ("/home/me/project/server", "/home/me/project"),
     ] {
-        assert_eq!(installation_of(Path::new(program), &homes), [PathBuf::from(installed)], "{program}");
+        assert_eq!(installation_folders_of(Path::new(program), &homes), [PathBuf::from(installed)], "{program}");
     }
     for program in ["/home/me/.cargo/bin/server", "/home/me/.local/bin/uvx", "/home/me/.pyenv/shims/python3"] {
-        let installation = installation_of(Path::new(program), &homes);
+        let installation = installation_folders_of(Path::new(program), &homes);
         assert!(installation.contains(&Path::new(program).parent().unwrap().to_owned()), "{program}: {installation:?}");
         assert!(installation.iter().all(|path| path.components().count() == 5), "{program}: {installation:?}");
     }

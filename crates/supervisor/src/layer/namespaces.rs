@@ -3,12 +3,12 @@
 //!
 //! Three processes lead to the server:
 //!
-//! 1. The *keeper* makes the namespaces. To the supervisor, the keeper's process stands for the server, so the keeper
-//!    ends in the same way as the server. When the keeper ends, the system kills the first process and with it the
-//!    whole namespace, and the supervisor need not search for processes.
-//! 2. The child of the keeper is the *first* process of the new process namespace. It makes the new root, and collects
-//!    orphans.
-//! 3. The child of the first process gives up the rights that the server must not have, and becomes the server.
+//! 1. The *keeper* makes the namespaces. The supervisor takes the keeper's process for the server, so the keeper ends
+//!    in the same way as the server. When the keeper ends, the system kills the init process and with it the whole
+//!    namespace, so the supervisor need not search for processes.
+//! 2. The child of the keeper is the *init* process: the first of the new process namespace. It makes the new root, and
+//!    reaps orphans.
+//! 3. The child of the init process gives up the rights that the server must not have, and becomes the server.
 
 #![expect(
     clippy::disallowed_methods,
@@ -42,17 +42,18 @@ const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 /// How often to check whether these processes have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The capabilities that the first process needs: to mount, and to give up all others.
+/// The capabilities that the init process needs: to mount, and to give up all others.
 const NEEDED_CAPABILITIES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
 
-/// Makes the system kill this process when `parent` ends. Fails if `parent` has ended already.
-pub(crate) fn end_with_parent(parent: i32) -> Result<(), Failure> {
+/// Makes the system kill this process when its parent ends. Fails if the parent, with the id `expected_pid`, has ended
+/// already.
+pub(crate) fn end_with_parent(expected_pid: i32) -> Result<(), Failure> {
     // The system refuses only a signal that does not exist.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    if parent_pid() == Some(parent) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }
+    if parent_pid() == Some(expected_pid) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }
 }
 
-/// Returns the id of this process's parent. In the first process of a namespace, `getppid` returns 0. There, this reads
+/// Returns the id of this process's parent. In the init process of a namespace, `getppid` returns 0. There, this reads
 /// the id from the system's `/proc`, which is still mounted.
 fn parent_pid() -> Option<i32> {
     let parent = getppid().as_raw();
@@ -63,7 +64,7 @@ fn parent_pid() -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// Does the work of the keeper: makes the namespaces, starts the first process in them, and waits until that ends.
+/// Does the work of the keeper: makes the namespaces, starts the init process in them, and waits until that ends.
 /// Returns the server's exit code, or ends by the signal that killed the server. Returns `None` if the system gives
 /// this user no namespaces.
 ///
@@ -78,30 +79,31 @@ pub(crate) fn run_keeper(command: &Command<'_>, verdict: &mut Option<File>) -> R
     if unshare(flags).is_err() {
         return Ok(None);
     }
-    let failed = |error: io::Error| Failure::NoNamespaces(error.to_string());
-    fs::write("/proc/self/setgroups", "deny").map_err(failed)?;
-    fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(failed)?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(failed)?;
-    pass_on_capabilities().map_err(|error| failed(error.into()))?;
+    let namespace_error = |error: io::Error| Failure::NoNamespaces(error.to_string());
+    fs::write("/proc/self/setgroups", "deny").map_err(namespace_error)?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(namespace_error)?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(namespace_error)?;
+    pass_on_capabilities().map_err(|error| namespace_error(error.into()))?;
 
-    let (exit_reader, exit_writer) = io::pipe().map_err(failed)?;
-    // Until the first process has started, this one keeps the pipe: it reports what fails.
+    let (exit_reader, exit_writer) = io::pipe().map_err(namespace_error)?;
+    // Until the init process has started, this process keeps the pipe open, to report its own failures.
     let verdict_fd = verdict.as_ref().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
     let [verdict_fd, exit_writer] = [
-        move_above_fixed_fds(verdict_fd.try_clone().map_err(failed)?.into()).map_err(failed)?,
-        move_above_fixed_fds(exit_writer.into()).map_err(failed)?,
+        move_above_fixed_fds(verdict_fd.try_clone().map_err(namespace_error)?.into()).map_err(namespace_error)?,
+        move_above_fixed_fds(exit_writer.into()).map_err(namespace_error)?,
     ];
     let stage = Stage::NamespaceInit { keeper_pid: getpid().as_raw(), has_own_network };
     let words = stage.command(command.words.iter().cloned());
-    let first = start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD), (exit_writer.as_raw_fd(), EXIT_FD)])
-        .map_err(|errno| Failure::NoNamespaces(errno.to_string()))?;
+    let init_pid =
+        start_this_program(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD), (exit_writer.as_raw_fd(), EXIT_FD)])
+            .map_err(|errno| Failure::NoNamespaces(errno.to_string()))?;
     // Only the new processes hold the pipes open now, so that their readers notice when these processes end.
     drop((verdict.take(), verdict_fd, exit_writer));
     // No signal may end the keeper before the server has ended.
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-keeper");
     release_streams();
-    Ok(Some(end_like_server(first, exit_reader)))
+    Ok(Some(end_like_server(init_pid, exit_reader)))
 }
 
 /// Duplicates `fd` to a descriptor above [`VERDICT_FD`] and [`EXIT_FD`], because the next process gets other files
@@ -121,21 +123,22 @@ fn pass_on_capabilities() -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Waits for the first process, which reports how the server ended. Then this process ends in the same way: returns the
+/// Waits for the init process, which reports how the server ended. Then this process ends in the same way: returns the
 /// server's exit code, or sends itself the signal that killed the server.
-fn end_like_server(first: Pid, mut exit_reader: PipeReader) -> ExitCode {
-    let first = rustix::process::Pid::from_raw(first.as_raw());
+fn end_like_server(init_pid: Pid, mut exit_reader: PipeReader) -> ExitCode {
+    let init_pid = rustix::process::Pid::from_raw(init_pid.as_raw());
     let status = loop {
-        match rustix::process::waitpid(first, WaitOptions::empty()) {
+        match rustix::process::waitpid(init_pid, WaitOptions::empty()) {
             Ok(Some((_, status))) => break Some(status),
             Err(rustix::io::Errno::INTR) | Ok(None) => {}
             Err(_) => break None,
         }
     };
-    let mut signal = [0];
-    let reported = exit_reader.read(&mut signal).is_ok_and(|length| length == 1).then_some(i32::from(signal[0]));
-    let Some(signal) = reported.or_else(|| status?.terminating_signal()) else {
-        // Without a status, 1 stands for a failure.
+    let mut signal_byte = [0];
+    let reported_signal =
+        exit_reader.read(&mut signal_byte).is_ok_and(|length| length == 1).then_some(i32::from(signal_byte[0]));
+    let Some(signal) = reported_signal.or_else(|| status?.terminating_signal()) else {
+        // Without a status, report a failure.
         return exit_code(status.and_then(WaitStatus::exit_status).unwrap_or(1));
     };
     if let Ok(signal) = Signal::try_from(signal) {
@@ -148,15 +151,16 @@ fn end_like_server(first: Pid, mut exit_reader: PipeReader) -> ExitCode {
     exit_code(128 + signal)
 }
 
+/// Returns the exit code `code`, or 255 if it is out of range.
 fn exit_code(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// Does the work of the first process: makes the new root, starts the server, and collects ended processes until the
-/// server ends.
-pub(crate) fn run_first(
+/// Does the work of the init process: makes the new root, starts the server, and reaps ended processes until the server
+/// ends.
+pub(crate) fn run_namespace_init(
     command: &Command<'_>,
-    keeper: i32,
+    keeper_pid: i32,
     has_own_network: bool,
     verdict: &mut Option<File>,
 ) -> Result<ExitCode, Failure> {
@@ -165,14 +169,15 @@ pub(crate) fn run_first(
     // No signal may end this process before the server has ended.
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-first");
-    end_with_parent(keeper)?;
+    end_with_parent(keeper_pid)?;
     // The new root does not exist yet: this still follows the links of the whole system.
     let is_in_namespaces = false;
     let grants = command.grants(is_in_namespaces).map_err(Failure::Refused)?;
     // `root::enter` mounts a `/proc` itself.
-    let grants = grants.into_iter().filter(|grant| !grant.opened.real_path.starts_with("/proc")).collect();
-    let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
-    let has_own_proc = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::NoNamespaces)?;
+    let grants = grants.into_iter().filter(|grant| !grant.opened_path.real_path.starts_with("/proc")).collect();
+    let working_folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
+    let has_own_proc =
+        root::enter(grants, &working_folder, command.resolves_by_tcp()).map_err(Failure::NoNamespaces)?;
     give_up_capabilities().map_err(|error| Failure::NoNamespaces(error.to_string()))?;
     let verdict_fd = verdict.as_mut().ok_or_else(|| Failure::refused("the pipe to its supervisor is missing"))?;
     // If the supervisor is gone, it needs no verdict.
@@ -185,16 +190,17 @@ pub(crate) fn run_first(
     // No process in the namespaces may read the memory of this one.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     release_streams();
-    let status = collect_until_end_of(server);
+    let status = reap_until_end_of(server);
     if let Some(signal) = status.and_then(WaitStatus::terminating_signal) {
         // If the keeper is gone, it needs no report.
         let _ = exit_writer.write_all(&[u8::try_from(signal).unwrap_or_default()]);
     }
-    terminate_the_rest();
+    terminate_leftovers();
     Ok(exit_code(status.and_then(WaitStatus::exit_status).unwrap_or(1)))
 }
 
-fn collect_until_end_of(server: Pid) -> Option<WaitStatus> {
+/// Reaps ended processes until the server ends. Returns how the server ended, if the system says so.
+fn reap_until_end_of(server: Pid) -> Option<WaitStatus> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid.as_raw_pid() == server.as_raw() => return Some(status),
@@ -206,7 +212,7 @@ fn collect_until_end_of(server: Pid) -> Option<WaitStatus> {
 
 /// Sends `SIGTERM` to the processes that the server left behind, and waits until they have ended, for at most
 /// [`LEFTOVER_GRACE`]. The system kills the rest when this process ends.
-fn terminate_the_rest() {
+fn terminate_leftovers() {
     let deadline = Instant::now() + LEFTOVER_GRACE;
     // -1 means every other process in this process namespace.
     let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);

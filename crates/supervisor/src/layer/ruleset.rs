@@ -1,5 +1,6 @@
 //! Restricts the files and TCP ports of a server in the sandbox with Landlock, a part of Linux with which a process
-//! gives up rights for itself and its descendants.
+//! gives up rights for itself and its descendants. The *confinement* is the set of rights from the server's
+//! configuration.
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,8 +23,8 @@ use crate::stage::{Command, Isolation};
 const MIN_ABI_FOR_FILES: ABI = ABI::V3;
 /// The oldest Landlock that restricts TCP ports.
 const MIN_ABI_FOR_PORTS: ABI = ABI::V4;
-/// The newest Landlock whose restrictions are used. Restrictions that are newer than the required ones (on devices, on
-/// signals to processes outside, on abstract Unix sockets) apply only if the kernel has them.
+/// The newest Landlock whose restrictions are used. They include some that no confinement requires: on devices, on
+/// signals to processes outside, and on abstract Unix sockets. These apply only if the kernel has them.
 const BEST_ABI: ABI = ABI::V6;
 
 /// Denies this process all files and ports that the confinement does not name.
@@ -34,7 +35,7 @@ pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Resu
     let confinement = &command.confinement;
     let restricts_ports = confinement.connect.is_some() || confinement.bind.is_some();
     let compat_level = if confinement.best_effort { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
-    let create = || -> Result<RulesetCreated, RulesetError> {
+    let create_ruleset = || -> Result<RulesetCreated, RulesetError> {
         let mut rules =
             Ruleset::default().set_compatibility(compat_level).handle_access(AccessFs::from_all(MIN_ABI_FOR_FILES))?;
         if confinement.connect.is_some() {
@@ -49,7 +50,7 @@ pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Resu
             .scope(Scope::from_all(BEST_ABI))?
             .create()
     };
-    let rules = create().map_err(|_| landlock_too_old(restricts_ports))?;
+    let rules = create_ruleset().map_err(|_| landlock_too_old_error(restricts_ports))?;
     let rules = allow_files(rules, command, isolation)?;
     let mut rules = rules.set_compatibility(compat_level);
     for (ports, access) in [(&confinement.connect, AccessNet::ConnectTcp), (&confinement.bind, AccessNet::BindTcp)] {
@@ -60,16 +61,19 @@ pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Resu
     rules.restrict_self().map(drop).map_err(|error| format!("{error}"))
 }
 
-fn landlock_too_old(restricts_ports: bool) -> String {
-    let needed = if restricts_ports { MIN_ABI_FOR_PORTS } else { MIN_ABI_FOR_FILES };
-    let what = if restricts_ports { "files and ports (Linux 6.7)" } else { "files (Linux 6.2)" };
-    let found = landlock_abi().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
-    format!("this kernel cannot restrict access to {what}: Landlock ABI {needed} is needed, and it has {found}")
+/// Returns the error for a Landlock that is missing or too old.
+fn landlock_too_old_error(restricts_ports: bool) -> String {
+    let required_abi = if restricts_ports { MIN_ABI_FOR_PORTS } else { MIN_ABI_FOR_FILES };
+    let subject = if restricts_ports { "files and ports (Linux 6.7)" } else { "files (Linux 6.2)" };
+    let found_abi = landlock_abi().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
+    format!(
+        "this kernel cannot restrict access to {subject}: Landlock ABI {required_abi} is needed, and it has {found_abi}"
+    )
 }
 
 /// Returns the version of Landlock (its ABI) that this system has; `None` if it has none, or has it switched off.
 fn landlock_abi() -> Option<i32> {
-    // The only way to find out is to restrict a thread, so do it in a thread that ends at once.
+    // A program can find out only by restricting a thread, so restrict one that ends at once.
     let probe = std::thread::spawn(|| {
         let rules = Ruleset::default().handle_access(AccessFs::MakeBlock).ok()?.create().ok()?;
         match rules.restrict_self().ok()?.landlock {
@@ -103,29 +107,31 @@ fn allow_files(
     let read_access = AccessFs::from_read(BEST_ABI);
     // A server may not make device nodes: one that runs as root could make one for a disk, and read the disk.
     let write_access = read_access | (AccessFs::from_write(BEST_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock));
-    let mut allow = |opened: &OpenedPath, access: BitFlags<AccessFs>| {
-        let access = if opened.is_folder { access } else { access & AccessFs::from_file(BEST_ABI) };
-        (&mut rules).add_rule(PathBeneath::new(&opened.file, access)).map(drop).map_err(|error| error.to_string())
+    let mut allow = |opened_path: &OpenedPath, access: BitFlags<AccessFs>| {
+        let access = if opened_path.is_folder { access } else { access & AccessFs::from_file(BEST_ABI) };
+        (&mut rules).add_rule(PathBeneath::new(&opened_path.file, access)).map(drop).map_err(|error| error.to_string())
     };
     // Follows every link: the paths are those of the system.
     let open = |path: &Path| reach(path, |_, _| false).ok();
-    for Grant { opened, permission } in command.grants(isolation.is_some())? {
+    for Grant { opened_path, permission } in command.grants(isolation.is_some())? {
         match permission {
-            Permission::Device => allow(&opened, read_access | AccessFs::WriteFile)?,
-            Permission::Write => allow(&opened, write_access)?,
+            Permission::Device => allow(&opened_path, read_access | AccessFs::WriteFile)?,
+            Permission::Write => allow(&opened_path, write_access)?,
             // A server that runs as root could read secrets there: allow only files that every user can read.
-            Permission::Read if opened.real_path == Path::new(SETTINGS_FOLDER) && nix::unistd::geteuid().is_root() => {
-                let mut public = PublicPart::default();
+            Permission::Read
+                if opened_path.real_path == Path::new(SETTINGS_FOLDER) && nix::unistd::geteuid().is_root() =>
+            {
+                let mut public_part = PublicPart::default();
                 let depth = 0;
-                public.collect(&opened.real_path, depth);
-                for file in public.readable.iter().filter_map(|path| open(path)) {
+                public_part.collect(&opened_path.real_path, depth);
+                for file in public_part.readable.iter().filter_map(|path| open(path)) {
                     allow(&file, read_access)?;
                 }
-                for folder in public.listable.iter().filter_map(|path| open(path)) {
+                for folder in public_part.listable.iter().filter_map(|path| open(path)) {
                     allow(&folder, AccessFs::ReadDir.into())?;
                 }
             }
-            Permission::Read => allow(&opened, read_access)?,
+            Permission::Read => allow(&opened_path, read_access)?,
         }
     }
     if isolation.is_some_and(|isolation| isolation.has_own_proc)
@@ -168,13 +174,13 @@ impl PublicPart {
         }
         let entries = path.read_dir().ok().filter(|_| mode & 0o005 == 0o005 && depth < MAX_DEPTH);
         let Some(entries) = entries else { return false };
-        let before = self.readable.len();
+        let count_before = self.readable.len();
         let mut is_public = true;
         for entry in entries {
             is_public &= entry.is_ok_and(|entry| self.collect(&entry.path(), depth + 1));
         }
         if is_public {
-            self.readable.truncate(before);
+            self.readable.truncate(count_before);
             self.readable.push(path.to_owned());
         } else {
             self.listable.push(path.to_owned());

@@ -1,4 +1,5 @@
 //! Denies servers in the sandbox dangerous system calls with seccomp, because Landlock restricts only files and ports.
+//! The *confinement* (the rights from the server's configuration) says which calls are allowed nevertheless.
 //!
 //! There are several filters, because a filter can return only one error for the calls that it refuses. The kernel runs
 //! all of them and takes the strictest result. A call of another architecture (a 32-bit call of a 64-bit program) kills
@@ -20,17 +21,18 @@ use crate::stage::{Command, Isolation};
 #[derive(Clone, Copy, Debug)]
 struct AllowedCalls {
     /// The server may use UDP, and read the system's list of network interfaces.
-    udp: bool,
+    allows_udp: bool,
     /// The server may listen for connections.
-    listen: bool,
+    allows_listening: bool,
     /// The server may create Unix sockets.
-    unix_sockets: bool,
+    allows_unix_sockets: bool,
     /// The server has its own process namespace and sees only its own processes, so it may make calls about other
     /// processes.
     has_own_processes: bool,
 }
 
-/// The newest reviewed call (`removexattrat`). Newer ones fail as if the kernel lacked them, and programs do without.
+/// The newest reviewed call (`removexattrat`). Newer calls fail as if the kernel lacked them, so programs fall back to
+/// older ones.
 const NEWEST_REVIEWED: u32 = 466;
 
 /// The bits of the second argument of `socket` that hold the kind of the socket; the other bits are flags.
@@ -45,7 +47,7 @@ const RAW: u64 = libc::SOCK_RAW as u64;
 const TCP_ULP: u64 = 31;
 
 /// Calls that change the system, look into other processes, or reach parts of the kernel with a history of holes.
-const DENIED: &[c_long] = &[
+const DENIED_CALLS: &[c_long] = &[
     // POSIX queues count against the user's limit, and the kernel creates one before Landlock can deny it.
     libc::SYS_mq_getsetattr,
     libc::SYS_mq_notify,
@@ -121,7 +123,7 @@ const DENIED: &[c_long] = &[
 ];
 
 /// Calls whose first argument is a process id. Without namespaces it must be 0, which means the calling process.
-const PROCESS_ID_FIRST: &[c_long] = &[
+const CALLS_WITH_PROCESS_ID: &[c_long] = &[
     libc::SYS_get_robust_list,
     libc::SYS_pidfd_open,
     libc::SYS_pidfd_send_signal,
@@ -149,7 +151,7 @@ const SYSTEM_WIDE_IPC: &[c_long] = &[
 ];
 
 /// Calls that set the mode of a file, and the position of the argument with the mode.
-const MODE_ARGUMENT: &[(c_long, u8)] = &[
+const CALLS_WITH_MODE: &[(c_long, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
     (FCHMODAT2, 2),
@@ -164,7 +166,7 @@ const MODE_ARGUMENT: &[(c_long, u8)] = &[
 
 /// Calls that set the mode of a file only if their flags create the file, and the position of the argument with the
 /// flags. The mode is the argument after the flags.
-const FLAGS_ARGUMENT: &[(c_long, u8)] = &[
+const CALLS_WITH_FLAGS: &[(c_long, u8)] = &[
     (libc::SYS_openat, 2),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1),
@@ -174,7 +176,7 @@ const FLAGS_ARGUMENT: &[(c_long, u8)] = &[
 const FCHMODAT2: c_long = 452;
 
 /// The flags with which `clone` makes namespaces.
-const NAMESPACES: &[c_int] = &[
+const NAMESPACE_FLAGS: &[c_int] = &[
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWUTS,
@@ -192,13 +194,13 @@ const NAMESPACES: &[c_int] = &[
 pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Result<(), String> {
     let confinement = &command.confinement;
     let may_bind_no_port = confinement.bind.as_ref().is_some_and(Vec::is_empty);
-    let allowed = AllowedCalls {
-        udp: confinement.udp,
-        listen: !may_bind_no_port || isolation.is_some_and(|isolation| isolation.has_own_network),
-        unix_sockets: isolation.is_some(),
+    let calls = AllowedCalls {
+        allows_udp: confinement.udp,
+        allows_listening: !may_bind_no_port || isolation.is_some_and(|isolation| isolation.has_own_network),
+        allows_unix_sockets: isolation.is_some(),
         has_own_processes: isolation.is_some(),
     };
-    match restrict(allowed) {
+    match restrict(calls) {
         Err(why) if !confinement.best_effort => Err(why),
         // With `best_effort`, the server starts even without the filters.
         _ => Ok(()),
@@ -206,8 +208,8 @@ pub(crate) fn apply(command: &Command<'_>, isolation: Option<Isolation>) -> Resu
 }
 
 /// Installs the filters permanently in this process, and so in every program and process that it starts.
-fn restrict(allowed: AllowedCalls) -> Result<(), String> {
-    for program in filters(allowed)? {
+fn restrict(calls: AllowedCalls) -> Result<(), String> {
+    for program in filters(calls)? {
         apply_filter(&program)
             .map_err(|error| format!("this system cannot restrict system calls (seccomp): {error}"))?;
     }
@@ -216,11 +218,11 @@ fn restrict(allowed: AllowedCalls) -> Result<(), String> {
 
 /// Returns what this system's seccomp restricts.
 pub(crate) fn coverage() -> String {
-    let what = match has_seccomp() {
+    let text = match has_seccomp() {
         true => "system calls, protocols other than TCP",
         false => "none in this system: an entry with `sandbox` does not start",
     };
-    what.to_owned()
+    text.to_owned()
 }
 
 /// Returns whether this system has seccomp, and this program has filters for its architecture.
@@ -233,10 +235,11 @@ fn has_seccomp() -> bool {
 /// call with an empty list of rules is always refused.
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-fn filters(allowed: AllowedCalls) -> Result<[BpfProgram; 4], String> {
+/// Returns the filters to install. Each refuses its calls with an error of its own.
+fn filters(calls: AllowedCalls) -> Result<[BpfProgram; 4], String> {
     Ok([
-        compile(denied_call_rules(allowed), Errno::EPERM)?,
-        compile(socket_rules(allowed), Errno::EACCES)?,
+        compile(denied_call_rules(calls), Errno::EPERM)?,
+        compile(socket_rules(calls), Errno::EACCES)?,
         compile(protocol_rules(), Errno::EPROTONOSUPPORT)?,
         unknown_calls_filter(),
     ])
@@ -244,11 +247,12 @@ fn filters(allowed: AllowedCalls) -> Result<[BpfProgram; 4], String> {
 
 /// Compiles a filter that refuses calls with the error `errno`.
 fn compile(rules: Result<Rules, seccompiler::BackendError>, errno: Errno) -> Result<BpfProgram, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("system calls cannot be restricted here (seccomp): {error}");
-    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| failed(&error))?;
+    let seccomp_error =
+        |error: &dyn std::fmt::Display| format!("system calls cannot be restricted here (seccomp): {error}");
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| seccomp_error(&error))?;
     let refuse = SeccompAction::Errno(errno as u32);
-    let filter = SeccompFilter::new(rules.map_err(|error| failed(&error))?, SeccompAction::Allow, refuse, arch);
-    filter.and_then(BpfProgram::try_from).map_err(|error| failed(&error))
+    let filter = SeccompFilter::new(rules.map_err(|error| seccomp_error(&error))?, SeccompAction::Allow, refuse, arch);
+    filter.and_then(BpfProgram::try_from).map_err(|error| seccomp_error(&error))
 }
 
 /// Returns the rule for calls that meet all conditions. A condition is the position of an argument, a comparison, and
@@ -261,9 +265,9 @@ fn rule_if(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccom
 }
 
 /// Denies calls that change the system, reach other processes or undo the confinement.
-fn denied_call_rules(allowed: AllowedCalls) -> Result<Rules, seccompiler::BackendError> {
+fn denied_call_rules(calls: AllowedCalls) -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
-    let mut rules: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules: Rules = DENIED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
     // The server may lower its own limits, except the one that carries its supervisor's mark.
     let mark_limit = u64::from(libc::RLIMIT_RTTIME);
     rules.insert(libc::SYS_prlimit64, vec![rule_if(&[(0, Ne, 0)])?, rule_for_limit_change(mark_limit)?]);
@@ -271,26 +275,26 @@ fn denied_call_rules(allowed: AllowedCalls) -> Result<Rules, seccompiler::Backen
     // The first argument is the kind of target. Allow only a single process (0, and 1 for `ioprio_set`), but neither
     // all processes of the user nor a process group. Do not even allow the server's own group, because the server could
     // first join that of its supervisor.
-    let mut priority = vec![rule_if(&[(0, Ne, 0)])?];
-    let mut io_priority = vec![rule_if(&[(0, Ne, 1)])?];
-    if !allowed.has_own_processes {
-        priority.push(rule_if(&[(1, Ne, 0)])?);
-        io_priority.push(rule_if(&[(1, Ne, 0)])?);
-        for call in PROCESS_ID_FIRST {
+    let mut setpriority_rules = vec![rule_if(&[(0, Ne, 0)])?];
+    let mut ioprio_set_rules = vec![rule_if(&[(0, Ne, 1)])?];
+    if !calls.has_own_processes {
+        setpriority_rules.push(rule_if(&[(1, Ne, 0)])?);
+        ioprio_set_rules.push(rule_if(&[(1, Ne, 0)])?);
+        for call in CALLS_WITH_PROCESS_ID {
             rules.insert(*call, vec![rule_if(&[(0, Ne, 0)])?]);
         }
         // The first argument of this call is a descriptor, so 0 does not mean the calling process.
         rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
     }
-    rules.insert(libc::SYS_setpriority, priority);
-    rules.insert(libc::SYS_ioprio_set, io_priority);
-    let mut clone = Vec::new();
-    for flag in NAMESPACES {
+    rules.insert(libc::SYS_setpriority, setpriority_rules);
+    rules.insert(libc::SYS_ioprio_set, ioprio_set_rules);
+    let mut clone_rules = Vec::new();
+    for flag in NAMESPACE_FLAGS {
         let flag = u64::from(flag.unsigned_abs());
-        clone.push(rule_if(&[(0, MaskedEq(flag), flag)])?);
+        clone_rules.push(rule_if(&[(0, MaskedEq(flag), flag)])?);
     }
-    rules.insert(libc::SYS_clone, clone);
-    if !allowed.has_own_processes {
+    rules.insert(libc::SYS_clone, clone_rules);
+    if !calls.has_own_processes {
         rules.extend(SYSTEM_WIDE_IPC.iter().map(|call| (*call, Vec::new())));
     }
     deny_setuid_files(&mut rules)?;
@@ -309,14 +313,15 @@ fn deny_setuid_files(rules: &mut Rules) -> Result<(), seccompiler::BackendError>
     // `O_TMPFILE` includes `O_DIRECTORY`, which alone creates no file.
     let creating_flags =
         [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| u64::from(flag.unsigned_abs()));
-    for (call, mode) in MODE_ARGUMENT {
-        let call_rules = setid_bits.map(|bit| rule_if(&[(*mode, MaskedEq(bit), bit)]));
+    for (call, mode_index) in CALLS_WITH_MODE {
+        let call_rules = setid_bits.map(|bit| rule_if(&[(*mode_index, MaskedEq(bit), bit)]));
         rules.insert(*call, call_rules.into_iter().collect::<Result<_, _>>()?);
     }
-    for (call, flags) in FLAGS_ARGUMENT {
+    for (call, flags_index) in CALLS_WITH_FLAGS {
         let pairs = setid_bits.into_iter().flat_map(|bit| creating_flags.map(|flag| (bit, flag)));
-        let call_rules =
-            pairs.map(|(bit, flag)| rule_if(&[(*flags, MaskedEq(flag), flag), (*flags + 1, MaskedEq(bit), bit)]));
+        let call_rules = pairs.map(|(bit, flag)| {
+            rule_if(&[(*flags_index, MaskedEq(flag), flag), (*flags_index + 1, MaskedEq(bit), bit)])
+        });
         rules.insert(*call, call_rules.collect::<Result<_, _>>()?);
     }
     Ok(())
@@ -335,36 +340,36 @@ const TIOCLINUX: u32 = 0x541c;
 
 /// Denies sockets of other families and kinds than those that the server may use, and calls that evade Landlock's rules
 /// for TCP.
-fn socket_rules(allowed: AllowedCalls) -> Result<Rules, seccompiler::BackendError> {
+fn socket_rules(calls: AllowedCalls) -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let [unix, inet, inet6, netlink] =
         [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| u64::from(family.unsigned_abs()));
     let mut other_families = vec![(0, Ne, unix), (0, Ne, inet), (0, Ne, inet6)];
-    let mut socket = Vec::new();
-    if allowed.udp {
+    let mut socket_call_rules = Vec::new();
+    if calls.allows_udp {
         other_families.push((0, Ne, netlink));
         // Of the netlink protocols, allow only protocol 0, which lists interfaces, addresses and routes.
-        socket.push(rule_if(&[(0, Eq, netlink), (2, Ne, 0)])?);
+        socket_call_rules.push(rule_if(&[(0, Eq, netlink), (2, Ne, 0)])?);
     }
-    socket.push(rule_if(&other_families)?);
-    for kind in (0..SOCKET_KINDS).filter(|kind| *kind != STREAM && !(allowed.udp && *kind == DATAGRAM)) {
+    socket_call_rules.push(rule_if(&other_families)?);
+    for kind in (0..SOCKET_KINDS).filter(|kind| *kind != STREAM && !(calls.allows_udp && *kind == DATAGRAM)) {
         for family in [inet, inet6] {
-            socket.push(rule_if(&[(0, Eq, family), (1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
+            socket_call_rules.push(rule_if(&[(0, Eq, family), (1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
         }
     }
-    if !allowed.unix_sockets {
-        socket.push(rule_if(&[(0, Eq, unix)])?);
+    if !calls.allows_unix_sockets {
+        socket_call_rules.push(rule_if(&[(0, Eq, unix)])?);
     }
-    let mut socket_pair = vec![rule_if(&[(0, Ne, unix)])?];
-    if !allowed.unix_sockets {
+    let mut socketpair_rules = vec![rule_if(&[(0, Ne, unix)])?];
+    if !calls.allows_unix_sockets {
         // Each socket of a datagram pair can send to any Unix socket with a path.
         for kind in [DATAGRAM, RAW] {
-            socket_pair.push(rule_if(&[(1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
+            socketpair_rules.push(rule_if(&[(1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
         }
     }
     let mut rules = Rules::from([
-        (libc::SYS_socket, socket),
-        (libc::SYS_socketpair, socket_pair),
+        (libc::SYS_socket, socket_call_rules),
+        (libc::SYS_socketpair, socketpair_rules),
         (
             libc::SYS_setsockopt,
             vec![rule_if(&[(1, Eq, u64::from(libc::IPPROTO_TCP.unsigned_abs())), (2, Eq, TCP_ULP)])?],
@@ -375,7 +380,7 @@ fn socket_rules(allowed: AllowedCalls) -> Result<Rules, seccompiler::BackendErro
     for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
         rules.insert(call, vec![rule_if(&[(flags, MaskedEq(fast_open), fast_open)])?]);
     }
-    if !allowed.listen {
+    if !calls.allows_listening {
         rules.insert(libc::SYS_listen, Vec::new());
     }
     Ok(rules)
@@ -384,11 +389,11 @@ fn socket_rules(allowed: AllowedCalls) -> Result<Rules, seccompiler::BackendErro
 /// Denies internet sockets of other protocols than TCP and UDP, such as MPTCP: Landlock only restricts TCP.
 fn protocol_rules() -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
-    let mut socket = Vec::new();
+    let mut socket_call_rules = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6].map(|family| u64::from(family.unsigned_abs())) {
         for (kind, protocol) in [(STREAM, libc::IPPROTO_TCP), (DATAGRAM, libc::IPPROTO_UDP)] {
             let protocol = u64::from(protocol.unsigned_abs());
-            socket.push(rule_if(&[
+            socket_call_rules.push(rule_if(&[
                 (0, Eq, family),
                 (1, MaskedEq(SOCKET_KIND_MASK), kind),
                 (2, Ne, 0),
@@ -396,12 +401,12 @@ fn protocol_rules() -> Result<Rules, seccompiler::BackendError> {
             ])?);
         }
     }
-    Ok(Rules::from([(libc::SYS_socket, socket)]))
+    Ok(Rules::from([(libc::SYS_socket, socket_call_rules)]))
 }
 
 /// Makes some calls fail as if the kernel lacked them: `clone3` and `openat2`, because a filter cannot see their
-/// arguments; calls that are newer than [`NEWEST_REVIEWED`]; and all calls of the x32 ABI, whose numbers are higher
-/// still.
+/// arguments, and all calls with a number above [`NEWEST_REVIEWED`]. Those are newer calls, and all calls of the x32
+/// ABI.
 fn unknown_calls_filter() -> BpfProgram {
     let refusal = libc::SECCOMP_RET_ERRNO | Errno::ENOSYS as u32;
     // All numbers below fit, so no default is ever used.
@@ -411,7 +416,8 @@ fn unknown_calls_filter() -> BpfProgram {
     vec![
         // Load the number of the call, which is the first field.
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        // Jump to the refusal, which is three, two or one step below, for the calls that it is for.
+        // Jump to the refusal for each refused call. The two numbers say how many instructions to skip: the first if
+        // the comparison is true, the second if not.
         instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 2, 0, clone3),
         instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, openat2),
         instruction(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 0, 1, NEWEST_REVIEWED),

@@ -1,4 +1,4 @@
-//! Writes tools in the format of each provider's API.
+//! Writes tools in the formats of the providers' APIs. A *wire* is such a format.
 
 use std::fmt;
 use std::str::FromStr;
@@ -51,9 +51,9 @@ impl Wire {
         }
     }
 
-    /// Returns how many tools one request may have, by the documents of the provider; `None` if they name no limit. It
-    /// is 128 for OpenAI (the error is `array_above_max_length`). Google's documents differ; 128 is the lowest number in
-    /// those on current models. Other servers with the same wire may accept fewer.
+    /// Returns the most tools of one request, according to the provider's documentation; `None` if it names no limit.
+    /// OpenAI accepts 128 (the error is `array_above_max_length`). Google's pages differ: 128 is the lowest number on
+    /// those about current models. Other servers with the same wire may accept fewer.
     #[must_use]
     pub const fn max_tools(self) -> Option<usize> {
         match self {
@@ -65,13 +65,15 @@ impl Wire {
     /// Returns the value of the request's `tools`.
     pub(super) fn write(self, tools: &[ToolDefinition]) -> Box<RawValue> {
         let json = match self {
-            Self::Anthropic => to_json_array(tools, |tool| Anthropic {
+            Self::Anthropic => to_json_array(tools, |tool| AnthropicTool {
                 name: &tool.name,
                 description: &tool.description,
                 input_schema: &tool.input_schema,
             }),
-            Self::OpenAiChat => to_json_array(tools, |tool| Chat { r#type: "function", function: Function::of(tool) }),
-            Self::OpenAiResponses => to_json_array(tools, |tool| Responses {
+            Self::OpenAiChat => {
+                to_json_array(tools, |tool| ChatTool { r#type: "function", function: Function::of(tool) })
+            }
+            Self::OpenAiResponses => to_json_array(tools, |tool| ResponsesTool {
                 r#type: "function",
                 name: &tool.name,
                 description: &tool.description,
@@ -84,7 +86,7 @@ impl Wire {
                     let Function { name, description, parameters } = Function::of(tool);
                     Function { name, description, parameters: parameters.filter(|_| tool.takes_arguments) }
                 });
-                to_raw_value(&[Gemini { function_declarations: function_declarations.collect() }])
+                to_raw_value(&[GeminiTools { function_declarations: function_declarations.collect() }])
             }
         };
         // Writing text and finished JSON cannot fail.
@@ -102,8 +104,8 @@ impl FromStr for Wire {
     type Err = UnknownWire;
 
     fn from_str(text: &str) -> Result<Self, UnknownWire> {
-        let found = Self::ALL.into_iter().find(|wire| wire.as_str() == text);
-        found.ok_or_else(|| UnknownWire { given: text.to_owned() })
+        let wire = Self::ALL.into_iter().find(|wire| wire.as_str() == text);
+        wire.ok_or_else(|| UnknownWire { given: text.to_owned() })
     }
 }
 
@@ -124,7 +126,7 @@ fn to_json_array<'a, T: Serialize>(
 }
 
 #[derive(Serialize)]
-struct Anthropic<'a> {
+struct AnthropicTool<'a> {
     name: &'a str,
     description: &'a str,
     input_schema: &'a RawValue,
@@ -145,13 +147,13 @@ impl<'a> Function<'a> {
 }
 
 #[derive(Serialize)]
-struct Chat<'a> {
+struct ChatTool<'a> {
     r#type: &'a str,
     function: Function<'a>,
 }
 
 #[derive(Serialize)]
-struct Responses<'a> {
+struct ResponsesTool<'a> {
     r#type: &'a str,
     name: &'a str,
     description: &'a str,
@@ -161,6 +163,6 @@ struct Responses<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Gemini<'a> {
+struct GeminiTools<'a> {
     function_declarations: Vec<Function<'a>>,
 }

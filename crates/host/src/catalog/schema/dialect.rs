@@ -134,6 +134,7 @@ pub(super) fn for_each_subschema(
     }
 }
 
+/// Returns the kind of value that a keyword must have; `None` for an unknown keyword.
 fn value_kind(keyword: &str) -> Option<ValueKind> {
     KEYWORDS.iter().find(|(name, _)| *name == keyword).map(|&(_, kind)| kind)
 }
@@ -151,6 +152,7 @@ struct Writer<'s, 'r> {
 }
 
 impl<'s> Writer<'s, '_> {
+    /// Converts a schema. Replaces it by one that accepts anything if it is not a schema, or if a limit is reached.
     fn convert_schema(&mut self, schema: &'s Value) -> Value {
         self.subschema_count += 1;
         let is_budget_spent = self.bytes_left == 0 && !self.inline_stack.is_empty();
@@ -191,8 +193,8 @@ impl<'s> Writer<'s, '_> {
         if !self.try_spend(no_name, reference) {
             return Value::Object(Map::new());
         }
-        let text = reference.as_str().unwrap_or_default();
-        let target = text.strip_prefix('#').and_then(|pointer| self.root.pointer(&percent_decoded(pointer)));
+        let uri = reference.as_str().unwrap_or_default();
+        let target = uri.strip_prefix('#').and_then(|pointer| self.root.pointer(&percent_decoded(pointer)));
         match target {
             None => {
                 self.report.note("removed a `$ref` without a target in the schema");
@@ -216,23 +218,23 @@ impl<'s> Writer<'s, '_> {
 
     /// Converts all keywords of a schema but `$ref`.
     fn convert_keywords(&mut self, keywords: &'s Map<String, Value>) -> Map<String, Value> {
-        let mut out = Map::new();
+        let mut converted_keywords = Map::new();
         for (keyword, value) in keywords {
             self.report.enter(keyword);
             match value_kind(keyword) {
                 _ if keyword == "$ref" => {}
                 Some(ValueKind::Bound | ValueKind::Items | ValueKind::Dependencies | ValueKind::AdditionalItems) => {
-                    self.modernise(&mut out, keywords, keyword, value);
+                    self.modernise(&mut converted_keywords, keywords, keyword, value);
                 }
                 kind => {
                     if let Some(value) = self.convert_value(keyword, kind, value) {
-                        out.entry(keyword.as_str()).or_insert(value);
+                        converted_keywords.entry(keyword.as_str()).or_insert(value);
                     }
                 }
             }
             self.report.leave();
         }
-        out
+        converted_keywords
     }
 
     /// Converts the value of a keyword whose form is the same in every dialect. Reports an invalid value, and returns
@@ -271,7 +273,7 @@ impl<'s> Writer<'s, '_> {
     }
 
     /// Counts the bytes of this name and this value against the limit on copies, and returns whether both may be copied
-    /// here. Must be called before copying, because the author of the schema chose their size and number.
+    /// here. Call this before copying: the author of the schema chooses the size and the number of copies.
     fn try_spend(&mut self, name: &str, value: &Value) -> bool {
         let is_allowed = self.inline_stack.is_empty()
             || (spend_bytes(name.len(), &mut self.bytes_left) && spend(value, &mut self.bytes_left));
@@ -284,33 +286,37 @@ impl<'s> Writer<'s, '_> {
     /// Converts a keyword that older drafts write in another form.
     fn modernise(
         &mut self,
-        out: &mut Map<String, Value>,
+        converted_keywords: &mut Map<String, Value>,
         keywords: &'s Map<String, Value>,
         keyword: &str,
         value: &'s Value,
     ) {
         match (keyword, value) {
             ("exclusiveMinimum" | "exclusiveMaximum", Value::Number(_)) => {
-                drop(out.insert(keyword.into(), value.clone()))
+                drop(converted_keywords.insert(keyword.into(), value.clone()))
             }
-            ("exclusiveMinimum", Value::Bool(true)) => self.move_bound(out, keywords, "minimum", keyword),
-            ("exclusiveMaximum", Value::Bool(true)) => self.move_bound(out, keywords, "maximum", keyword),
+            ("exclusiveMinimum", Value::Bool(true)) => {
+                self.move_bound(converted_keywords, keywords, "minimum", keyword)
+            }
+            ("exclusiveMaximum", Value::Bool(true)) => {
+                self.move_bound(converted_keywords, keywords, "maximum", keyword)
+            }
             ("items", Value::Array(schemas)) => {
                 self.report.note("written as `prefixItems`, the current name for a list of schemas");
                 if !schemas.is_empty() {
                     let schemas = self.convert_list(schemas);
-                    out.insert("prefixItems".into(), schemas);
+                    converted_keywords.insert("prefixItems".into(), schemas);
                 }
                 if let Some(rest @ (Value::Object(_) | Value::Bool(_))) = keywords.get("additionalItems") {
                     let rest = self.convert_schema(rest);
-                    out.insert("items".into(), rest);
+                    converted_keywords.insert("items".into(), rest);
                 }
             }
             ("items", Value::Object(_) | Value::Bool(_)) => {
                 let items = self.convert_schema(value);
-                out.insert("items".into(), items);
+                converted_keywords.insert("items".into(), items);
             }
-            ("dependencies", Value::Object(map)) => self.split_dependencies(out, map),
+            ("dependencies", Value::Object(map)) => self.split_dependencies(converted_keywords, map),
             // The conversion of `items` above has used this keyword.
             ("additionalItems", _) if keywords.get("items").is_some_and(Value::is_array) => {}
             _ => self.report.note("removed, because its value makes no sense"),
@@ -320,19 +326,19 @@ impl<'s> Writer<'s, '_> {
     /// Converts a bound of draft 4, in which `exclusiveMinimum: true` makes the `minimum` beside it exclusive.
     fn move_bound(
         &mut self,
-        out: &mut Map<String, Value>,
+        converted_keywords: &mut Map<String, Value>,
         keywords: &Map<String, Value>,
         inclusive: &str,
         exclusive: &str,
     ) {
         self.report.note(format!("written as the number that `{inclusive}` was"));
         if let Some(Value::Number(bound)) = keywords.get(inclusive) {
-            out.insert(exclusive.into(), Value::Number(bound.clone()));
+            converted_keywords.insert(exclusive.into(), Value::Number(bound.clone()));
         }
     }
 
     /// Splits `dependencies` of older drafts into the two keywords that have replaced it.
-    fn split_dependencies(&mut self, out: &mut Map<String, Value>, map: &'s Map<String, Value>) {
+    fn split_dependencies(&mut self, converted_keywords: &mut Map<String, Value>, map: &'s Map<String, Value>) {
         self.report.note("written as `dependentRequired` and `dependentSchemas`");
         let (mut names, mut schemas) = (Map::new(), Map::new());
         for (name, value) in map {
@@ -347,11 +353,12 @@ impl<'s> Writer<'s, '_> {
         }
         for (keyword, map) in [("dependentRequired", names), ("dependentSchemas", schemas)] {
             if !map.is_empty() {
-                out.insert(keyword.into(), Value::Object(map));
+                converted_keywords.insert(keyword.into(), Value::Object(map));
             }
         }
     }
 
+    /// Converts a list of schemas.
     fn convert_list(&mut self, list: &'s [Value]) -> Value {
         let mut converted = Vec::with_capacity(list.len());
         for (index, schema) in list.iter().enumerate() {
@@ -362,11 +369,12 @@ impl<'s> Writer<'s, '_> {
         Value::Array(converted)
     }
 
+    /// Converts a map of names to schemas.
     fn convert_map(&mut self, map: &'s Map<String, Value>) -> Value {
         let mut converted = Map::new();
         for (name, schema) in map {
             self.report.enter(name);
-            // Only the name is copied here: the schema counts its own parts.
+            // Count only the name here: the conversion of the schema counts the rest.
             if self.try_spend(name, &Value::Null) {
                 converted.insert(name.clone(), self.convert_schema(schema));
             }
@@ -389,11 +397,11 @@ fn known_types(value: &Value) -> Option<Value> {
     let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
     match value {
         Value::Array(_) => match distinct_members(value, is_type)? {
-            Value::Array(mut only) if only.len() == 1 => only.pop(),
+            Value::Array(mut single) if single.len() == 1 => single.pop(),
             Value::Array(none) if none.is_empty() => None,
             some => Some(some),
         },
-        only => is_type(only).then(|| only.clone()),
+        single => is_type(single).then(|| single.clone()),
     }
 }
 
@@ -412,6 +420,7 @@ fn spend(value: &Value, bytes_left: &mut usize) -> bool {
         }
 }
 
+/// Subtracts `bytes` from `bytes_left`. Returns `false` if too few bytes are left.
 fn spend_bytes(bytes: usize, bytes_left: &mut usize) -> bool {
     let is_enough = bytes < *bytes_left;
     *bytes_left = bytes_left.saturating_sub(bytes);

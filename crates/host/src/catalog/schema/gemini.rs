@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{add_hint, keep_defined_required, merge, report::Report, root, soften_exclusive_bounds, unroll_tuple};
+use super::{add_hint, merge, remove_undefined_required, report::Report, root, soften_exclusive_bounds, unroll_tuple};
 
 type Schema = Map<String, Value>;
 
@@ -31,7 +31,7 @@ pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
     schema_of_type("object", schema, nullable, report)
 }
 
-/// Converts a subschema. A boolean one becomes a schema for any value.
+/// Converts a subschema. A boolean schema becomes a schema for any value.
 fn convert_value(schema: Value, report: &mut Report) -> Value {
     Value::Object(match schema {
         Value::Object(schema) => convert(schema, report),
@@ -109,38 +109,40 @@ fn take_alternatives(schema: &mut Schema, has_null: &mut bool, report: &mut Repo
     }
     let is_null = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "null");
     *has_null |= alternatives.iter().any(is_null);
-    let mut rest: Vec<Value> =
+    let mut other_alternatives: Vec<Value> =
         alternatives.into_iter().filter(|schema| schema.is_object() && !is_null(schema)).collect();
     if schema.contains_key("properties") {
-        report.within(keyword, |report| root::unite(schema, rest, keyword == "oneOf", report));
+        report.within(keyword, |report| root::unite(schema, other_alternatives, keyword == "oneOf", report));
         return Vec::new();
     }
     if has_structure(schema) {
         report.within(keyword, |report| report.note("removed, because the schema is definite without it"));
         return Vec::new();
     }
-    rest.truncate(MAX_ALTERNATIVES);
+    other_alternatives.truncate(MAX_ALTERNATIVES);
     let as_object = |schema| if let Value::Object(schema) = schema { Some(schema) } else { None };
-    rest.into_iter().filter_map(as_object).collect()
+    other_alternatives.into_iter().filter_map(as_object).collect()
 }
 
 /// The most alternatives of one schema; the rest is dropped.
 const MAX_ALTERNATIVES: usize = 100;
 
+/// Returns whether the schema has a keyword of [`STRUCTURE_KEYWORDS`].
 fn has_structure(schema: &Schema) -> bool {
     STRUCTURE_KEYWORDS.iter().any(|keyword| schema.contains_key(*keyword))
 }
 
 /// Merges a single alternative into the schema that contains it.
-fn merge_with_only_alternative(schema: Schema, mut only: Schema, nullable: bool, report: &mut Report) -> Schema {
+fn merge_with_only_alternative(schema: Schema, mut alternative: Schema, nullable: bool, report: &mut Report) -> Schema {
     report.note("merged with its only alternative");
-    note_conflicts(&merge::merge_constraints(&mut only, schema), report);
+    note_conflicts(&merge::merge_constraints(&mut alternative, schema), report);
     if nullable {
-        only.insert("nullable".into(), Value::Bool(true));
+        alternative.insert("nullable".into(), Value::Bool(true));
     }
-    convert(only, report)
+    convert(alternative, report)
 }
 
+/// Reports the keywords that could not be merged.
 fn note_conflicts(conflicts: &Schema, report: &mut Report) {
     for keyword in conflicts.keys() {
         report.note(format!("left out the `{keyword}` that stood beside the alternatives"));
@@ -148,7 +150,7 @@ fn note_conflicts(conflicts: &Schema, report: &mut Report) {
 }
 
 /// Takes the parts of a schema that are copied into each alternative. Large parts are left out.
-fn take_shared(schema: Schema, report: &mut Report) -> Schema {
+fn take_shared_keywords(schema: Schema, report: &mut Report) -> Schema {
     const SHARED_KEYWORDS: [&str; 12] = [
         "type",
         "format",
@@ -186,7 +188,7 @@ const MAX_SHARED_BYTES: usize = 1_024;
 
 /// Builds a schema that has only `anyOf`: the other keywords of `schema` move into each alternative.
 fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mut Report) -> Schema {
-    let shared = take_shared(schema, report);
+    let shared = take_shared_keywords(schema, report);
     let mut converted = Vec::new();
     report.enter("anyOf");
     for (index, mut alternative) in alternatives.into_iter().enumerate() {
@@ -200,7 +202,7 @@ fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mu
         }
         let mut alternative = convert(alternative, report);
         match alternative.shift_remove("anyOf") {
-            Some(Value::Array(inner)) => converted.extend(inner),
+            Some(Value::Array(nested_alternatives)) => converted.extend(nested_alternatives),
             _ => converted.push(Value::Object(alternative)),
         }
         report.leave();
@@ -214,19 +216,19 @@ const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "ob
 
 /// Returns the types that a schema allows: those in `type`, or else the type to which its other keywords apply.
 fn take_types(schema: &mut Schema, report: &mut Report) -> Vec<&'static str> {
-    let declared: Vec<Value> = match schema.shift_remove("type") {
+    let declared_types: Vec<Value> = match schema.shift_remove("type") {
         Some(Value::Array(types)) => types,
-        Some(only) => vec![only],
+        Some(single) => vec![single],
         None => Vec::new(),
     };
-    if !declared.is_empty() {
-        return TYPES.into_iter().filter(|name| declared.iter().any(|allowed| allowed == name)).collect();
+    if !declared_types.is_empty() {
+        return TYPES.into_iter().filter(|name| declared_types.iter().any(|allowed| allowed == name)).collect();
     }
-    let inferred = inferred_types(schema);
-    if !inferred.is_empty() {
+    let inferred_type_names = inferred_types(schema);
+    if !inferred_type_names.is_empty() {
         report.note("added the `type` to which the other keywords apply");
     }
-    inferred
+    inferred_type_names
 }
 
 /// Returns the types of the values in `enum`, or else the type to which the other keywords apply.
@@ -244,6 +246,7 @@ fn inferred_types(schema: &Schema) -> Vec<&'static str> {
     inferred.map(|(kind, _)| kind).into_iter().collect()
 }
 
+/// Returns the name of the type of a value.
 fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -258,7 +261,7 @@ fn type_of(value: &Value) -> &'static str {
 
 /// Builds a schema of one type, with the keywords that Gemini accepts beside that type.
 fn schema_of_type(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
-    let accepted: &[&str] = match kind {
+    let accepted_keywords: &[&str] = match kind {
         "string" => &["minLength", "maxLength", "pattern", "format", "enum"],
         "integer" | "number" => &["minimum", "maximum", "format"],
         "array" => &["items", "minItems", "maxItems"],
@@ -269,25 +272,26 @@ fn schema_of_type(kind: &str, mut schema: Schema, nullable: bool, report: &mut R
     fit_enum(kind, &mut schema, report);
     fit_format(kind, &mut schema, report);
     add_hints_for_dropped(kind, &mut schema);
-    let mut out = Map::from_iter([("type".to_owned(), Value::from(kind))]);
+    let mut converted = Map::from_iter([("type".to_owned(), Value::from(kind))]);
     if nullable {
-        out.insert("nullable".into(), Value::Bool(true));
+        converted.insert("nullable".into(), Value::Bool(true));
     }
     for (keyword, value) in schema {
-        let is_accepted =
-            (COMMON_KEYWORDS.contains(&keyword.as_str()) || accepted.contains(&keyword.as_str())) && !value.is_null();
+        let is_accepted = (COMMON_KEYWORDS.contains(&keyword.as_str())
+            || accepted_keywords.contains(&keyword.as_str()))
+            && !value.is_null();
         if is_accepted {
-            out.insert(keyword, value);
+            converted.insert(keyword, value);
         } else {
             report.within(&keyword, |report| report.note("removed, because this provider does not accept it here"));
         }
     }
     match kind {
-        "array" => fit_items(&mut out, report),
-        "object" => fit_properties(&mut out, report),
+        "array" => fit_items(&mut converted, report),
+        "object" => fit_properties(&mut converted, report),
         _ => {}
     }
-    out
+    converted
 }
 
 /// Keeps `enum` on strings, and makes it a hint for other types, because converting numbers to strings would change the
@@ -377,7 +381,7 @@ fn fit_properties(schema: &mut Schema, report: &mut Report) {
             report.within("properties", |report| report.note("removed, because there are none"));
         }
     }
-    keep_defined_required(schema, report);
+    remove_undefined_required(schema, report);
 }
 
 /// Returns a schema for any JSON value. Gemini's format cannot express that, so the result lists the types that a model

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 /// Adds the constraints of `extra` to `base`. If the two values of a keyword cannot be combined in one schema, `base`
-/// keeps its own value, and the result holds the other. For annotations such as `description`, the value of `extra`
-/// wins. A name that both have in `required` is then in the list twice;
-/// [`drop_repeated_names`](super::drop_repeated_names) removes the second.
+/// keeps its own value, and the result has the other. For annotations such as `description`, the value of `extra` wins.
+/// A name that both schemas require is then twice in `required`; [`drop_repeated_names`](super::drop_repeated_names)
+/// removes the second.
 pub(super) fn merge_constraints(base: &mut Map<String, Value>, extra: Map<String, Value>) -> Map<String, Value> {
     let mut conflicts = Map::new();
     for (keyword, new) in extra {
@@ -78,21 +78,21 @@ pub(super) fn any_of(schemas: Vec<Value>) -> Value {
         return Value::Object(Map::new());
     }
     let mut seen_schemas = HashSet::new();
-    let mut distinct: Vec<Value> = schemas
+    let mut distinct_schemas: Vec<Value> = schemas
         .into_iter()
         .filter(|schema| *schema != Value::Bool(false) && seen_schemas.insert(schema.to_string()))
         .collect();
-    match distinct.len() {
+    match distinct_schemas.len() {
         0 => Value::Object(Map::new()),
-        1 => distinct.swap_remove(0),
-        _ => as_enum(&distinct)
-            .unwrap_or_else(|| Value::Object(Map::from_iter([("anyOf".into(), Value::Array(distinct))]))),
+        1 => distinct_schemas.swap_remove(0),
+        _ => combine_enums(&distinct_schemas)
+            .unwrap_or_else(|| Value::Object(Map::from_iter([("anyOf".into(), Value::Array(distinct_schemas))]))),
     }
 }
 
-/// Returns one `enum` of all values that the alternatives list; `None` if an alternative is not a list of values. Such
-/// alternatives are common for a tag that distinguishes objects.
-fn as_enum(schemas: &[Value]) -> Option<Value> {
+/// Returns one `enum` of all values that the alternatives list; `None` if an alternative is not a list of values.
+/// Schemas often have such alternatives for a tag that distinguishes objects.
+fn combine_enums(schemas: &[Value]) -> Option<Value> {
     let mut values: Vec<Value> = Vec::new();
     let mut kind = None;
     for schema in schemas {
@@ -129,21 +129,21 @@ pub(super) fn accepts_everything(schema: &Value) -> bool {
 fn common_types(first: &Value, second: &Value) -> Option<Value> {
     let list = |types: &Value| match types {
         Value::Array(types) => types.clone(),
-        only => vec![only.clone()],
+        single => vec![single.clone()],
     };
     let second = list(second);
-    let mut common: Vec<Value> = Vec::new();
+    let mut common_types: Vec<Value> = Vec::new();
     for name in list(first) {
         if second.contains(&name) || name == "integer" && second.iter().any(|other| other == "number") {
-            common.push(name);
+            common_types.push(name);
         } else if name == "number" && second.iter().any(|other| other == "integer") {
-            common.push("integer".into());
+            common_types.push("integer".into());
         }
     }
-    common.dedup();
-    match common.len() {
+    common_types.dedup();
+    match common_types.len() {
         0 => None,
-        1 => common.pop(),
-        _ => Some(Value::Array(common)),
+        1 => common_types.pop(),
+        _ => Some(Value::Array(common_types)),
     }
 }

@@ -23,14 +23,14 @@ pub(super) struct Report {
     current_path: Vec<String>,
     changes: Vec<Change>,
     /// The number of changes beyond [`Change::MAX`], which are only counted.
-    omitted: usize,
+    omitted_count: usize,
 }
 
 impl Report {
-    /// Runs `act` one level deeper, in the member `name`.
-    pub(super) fn within<T>(&mut self, name: &str, act: impl FnOnce(&mut Self) -> T) -> T {
+    /// Runs `action` one level deeper, in the member `name`.
+    pub(super) fn within<T>(&mut self, name: &str, action: impl FnOnce(&mut Self) -> T) -> T {
         self.enter(name);
-        let result = act(self);
+        let result = action(self);
         self.leave();
         result
     }
@@ -54,7 +54,7 @@ impl Report {
     /// Notes a change at the current place.
     pub(super) fn note(&mut self, what: impl Into<String>) {
         if self.changes.len() == Change::MAX {
-            self.omitted += 1;
+            self.omitted_count += 1;
             return;
         }
         let mut path = String::new();
@@ -65,20 +65,20 @@ impl Report {
                 break;
             }
         }
-        self.changes.push(Change { path: shortened(path), what: shortened(what.into()) });
+        self.changes.push(Change { path: shorten(path), what: shorten(what.into()) });
     }
 
     /// Returns the list.
     pub(super) fn into_changes(mut self) -> Vec<Change> {
-        if self.omitted > 0 {
-            self.changes.push(Change { path: String::new(), what: format!("{} more changes", self.omitted) });
+        if self.omitted_count > 0 {
+            self.changes.push(Change { path: String::new(), what: format!("{} more changes", self.omitted_count) });
         }
         self.changes
     }
 }
 
 /// Returns the text, cut to [`Change::TEXT_BYTES`].
-fn shortened(mut text: String) -> String {
+fn shorten(mut text: String) -> String {
     const ELLIPSIS: char = '…';
     if text.len() > Change::TEXT_BYTES {
         text.truncate(text.floor_char_boundary(Change::TEXT_BYTES - ELLIPSIS.len_utf8()));

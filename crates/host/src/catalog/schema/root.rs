@@ -43,6 +43,7 @@ pub(super) fn flatten(schema: Value, report: &mut Report) -> Map<String, Value> 
     root
 }
 
+/// Returns the schema of an object without properties.
 fn empty_object() -> Map<String, Value> {
     Map::from_iter([("type".into(), "object".into()), ("properties".into(), Value::Object(Map::new()))])
 }
@@ -70,7 +71,7 @@ pub(super) fn merge_all_of(schema: &mut Map<String, Value>, report: &mut Report)
 }
 
 /// Turns alternatives into one object with the properties of all of them. Only properties that all of them require stay
-/// required. `is_exactly_one` says that a value may match only one alternative (`oneOf`).
+/// required. `is_exactly_one` says whether a value must match exactly one alternative (`oneOf`).
 pub(super) fn unite(
     schema: &mut Map<String, Value>,
     alternatives: Vec<Value>,
@@ -104,10 +105,11 @@ pub(super) fn unite(
         }
     }
     let properties: Map<_, _> = properties.into_iter().map(|(name, schemas)| (name, merge::any_of(schemas))).collect();
-    let mut united = Map::from_iter([("properties".to_owned(), Value::Object(properties))]);
-    united.extend(required.filter(|names| !names.is_empty()).map(|names| ("required".to_owned(), Value::Array(names))));
+    let mut combined = Map::from_iter([("properties".to_owned(), Value::Object(properties))]);
+    combined
+        .extend(required.filter(|names| !names.is_empty()).map(|names| ("required".to_owned(), Value::Array(names))));
     // `properties` and `required` can always be combined, so there are no conflicts.
-    merge::merge_constraints(schema, united);
+    merge::merge_constraints(schema, combined);
     drop_repeated_names(schema, report);
     add_choice_hint(schema, choices, is_exactly_one);
 }
@@ -122,6 +124,7 @@ fn describe_choice(required: &[Value], properties: &Map<String, Value>) -> Strin
     }
 }
 
+/// Adds the hint that names the alternatives, if they differ.
 fn add_choice_hint(schema: &mut Map<String, Value>, mut choices: Vec<String>, is_exactly_one: bool) {
     choices.retain(|choice| !choice.is_empty());
     choices.dedup();

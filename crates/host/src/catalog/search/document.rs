@@ -15,8 +15,8 @@ struct Field {
     weight: f32,
     /// How much a longer text lowers the weight of each word, from 0 (not at all) to 1 (the `b` of BM25).
     length_penalty: f32,
-    /// The usual length, in words. It is fixed, and not the mean of all tools: the index of a server, and the order of
-    /// its tools, must not depend on other servers.
+    /// The usual length, in words. It is a constant instead of the mean of all tools, because the index of a server,
+    /// and the order of its tools, must not depend on other servers.
     typical_length: f32,
 }
 
@@ -91,18 +91,18 @@ impl Reader {
     /// (`get_me`). Two neighbours written as one word count as well.
     fn read_name(&mut self, name: &str) {
         // The last part of the previous word.
-        let mut previous = String::new();
+        let mut previous_part = String::new();
         for word in words::words(name) {
-            let mut last = String::new();
+            let mut last_part = String::new();
             words::for_each_part(word, &mut |part| {
-                if last.is_empty() && !previous.is_empty() {
-                    previous.push_str(part);
-                    self.add_word(&previous);
+                if last_part.is_empty() && !previous_part.is_empty() {
+                    previous_part.push_str(part);
+                    self.add_word(&previous_part);
                 }
                 self.add_word(part);
-                part.clone_into(&mut last);
+                part.clone_into(&mut last_part);
             });
-            previous = last;
+            previous_part = last_part;
         }
         self.end_field(NAME_FIELD);
     }
@@ -118,6 +118,7 @@ impl Reader {
         }
     }
 
+    /// Reads the description and the possible values of an argument.
     fn read_argument(&mut self, property: &Value) {
         if let Some(Value::String(description)) = property.get("description") {
             self.read_text(description, MAX_SHORT_TEXT_BYTES);
@@ -129,14 +130,15 @@ impl Reader {
         }
     }
 
+    /// Adds a word to the current field.
     fn add_word(&mut self, word: &str) {
         if let Some(stem) = self.stem_of_word.get(word) {
             self.field_stems.push(*stem);
             return;
         }
         // The tools of a server never have 2^32 different stems.
-        let next = u32::try_from(self.stems.len()).unwrap_or(u32::MAX);
-        let stem = *self.stems.entry(words::stem(word)).or_insert(next);
+        let next_number = u32::try_from(self.stems.len()).unwrap_or(u32::MAX);
+        let stem = *self.stems.entry(words::stem(word)).or_insert(next_number);
         self.stem_of_word.insert(word.to_owned(), stem);
         self.field_stems.push(stem);
     }
@@ -153,30 +155,30 @@ impl Reader {
 }
 
 /// Collects all properties of a schema, including those of nested objects, with their names.
-fn collect_properties<'a>(schema: &'a Value, depth: usize, collected: &mut Vec<(&'a str, &'a Value)>) {
+fn collect_properties<'a>(schema: &'a Value, depth: usize, named_properties: &mut Vec<(&'a str, &'a Value)>) {
     let (Value::Object(schema), true) = (schema, depth < MAX_DEPTH) else { return };
     if let Some(Value::Object(properties)) = schema.get("properties") {
         for (name, property) in properties {
-            if collected.len() == MAX_ARGUMENTS {
+            if named_properties.len() == MAX_ARGUMENTS {
                 return;
             }
-            collected.push((name, property));
-            collect_properties(property, depth + 1, collected);
+            named_properties.push((name, property));
+            collect_properties(property, depth + 1, named_properties);
         }
     }
     for keyword in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get(keyword) {
-            collect_properties(inner, depth + 1, collected);
+            collect_properties(inner, depth + 1, named_properties);
         }
     }
     for keyword in ["anyOf", "oneOf", "allOf"] {
         if let Some(Value::Array(subschemas)) = schema.get(keyword) {
-            subschemas.iter().for_each(|inner| collect_properties(inner, depth + 1, collected));
+            subschemas.iter().for_each(|inner| collect_properties(inner, depth + 1, named_properties));
         }
     }
     for keyword in ["$defs", "definitions"] {
         if let Some(Value::Object(subschemas)) = schema.get(keyword) {
-            subschemas.values().for_each(|inner| collect_properties(inner, depth + 1, collected));
+            subschemas.values().for_each(|inner| collect_properties(inner, depth + 1, named_properties));
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Query {
 #[derive(Debug)]
 pub(super) struct QueryTerm {
     /// The word as it was typed, in lower case.
-    pub(super) typed: String,
+    pub(super) typed_word: String,
     pub(super) stem: String,
     /// The stem of the word and the next one, written as one word.
     pub(super) joined_stem: Option<String>,
@@ -47,7 +47,7 @@ impl Query {
             }
             let joined_stem = typed_words.get(position + 1).map(|next| words::stem(&format!("{word}{next}")));
             let may_be_unfinished = may_continue && position + 1 == typed_words.len();
-            terms.push(QueryTerm { typed: word.clone(), stem, joined_stem, may_be_unfinished });
+            terms.push(QueryTerm { typed_word: word.clone(), stem, joined_stem, may_be_unfinished });
         }
         Self { terms }
     }
@@ -56,7 +56,7 @@ impl Query {
 impl QueryTerm {
     /// Returns the stems that the word matches: its own, that of the word joined with the next one, and related ones.
     pub(super) fn matching_stems(&self) -> Vec<&str> {
-        let rest = related(&self.stem).iter().map(String::as_str);
-        [self.stem.as_str()].into_iter().chain(self.joined_stem.as_deref()).chain(rest).collect()
+        let related_stems = related(&self.stem).iter().map(String::as_str);
+        [self.stem.as_str()].into_iter().chain(self.joined_stem.as_deref()).chain(related_stems).collect()
     }
 }

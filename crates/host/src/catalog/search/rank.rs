@@ -1,8 +1,8 @@
 //! Ranks tools for a query. Each word of the query adds to the score of the tools that have the word. It adds more to a
 //! tool in which its weight is high, and more if few tools have it (its *rarity*).
 //!
-//! The words of tools are in one index for each server. An index has *stems*: what all forms of a word share. A
-//! *posting* is a tool that has a stem, with the stem's weight in that tool.
+//! The words of tools are in one index for each server. An index has *stems*: the part that all forms of a word share.
+//! A *posting* is a tool that has a stem, with the stem's weight in that tool.
 
 use strsim::osa_distance;
 
@@ -11,8 +11,8 @@ use super::{
     server_index::{Posting, ServerIndex, WordHash},
 };
 
-/// The maximum number of words that replace one word of the query: of longer words with the same beginning, and of
-/// similar words.
+/// The most words of each kind that replace one word of the query: longer words with the same beginning, and similar
+/// words.
 const MAX_ALTERNATIVES: usize = 64;
 
 // The weights were chosen with the odd lines of `tests/retrieval/tasks.txt`; that test measures a change of them.
@@ -26,7 +26,7 @@ const RELATED_WEIGHT: f32 = 0.6;
 /// The weight of a longer word that begins with the typed word.
 const LONGER_WEIGHT: f32 = 0.4;
 /// The weight of a word that differs from the typed word by a typing error.
-const MISSPELT_WEIGHT: f32 = 0.5;
+const TYPO_WEIGHT: f32 = 0.5;
 /// The weight that a tool gets for the name of its server.
 const SERVER_NAME_WEIGHT: f32 = 1.8;
 /// The factor for the score of a tool that has next to none of the query's words. It rises to 1 for a tool that has all.
@@ -42,8 +42,8 @@ pub(super) struct RankedTool {
     pub(super) position: usize,
 }
 
-/// Returns the tools that have any of the words, the best first. Each server's index comes with the words of the
-/// server's name.
+/// Returns the tools that have any of the words, the best first. `indexes` has the words of each server's name, and the
+/// server's index.
 pub(super) fn rank(query: &Query, indexes: &[(&[String], &ServerIndex)]) -> Vec<RankedTool> {
     let mut first_positions = Vec::with_capacity(indexes.len());
     let mut tool_count = 0;
@@ -58,9 +58,9 @@ pub(super) fn rank(query: &Query, indexes: &[(&[String], &ServerIndex)]) -> Vec<
         indexes,
         first_positions,
         server_name_words,
-        total: zeros(),
-        current: zeros(),
-        touched: Vec::new(),
+        total_scores: zeros(),
+        word_scores: zeros(),
+        tools_with_word: Vec::new(),
         matched_rarity: zeros(),
         total_rarity: 0.0,
     };
@@ -81,11 +81,12 @@ struct Scores<'a> {
     first_positions: Vec<usize>,
     /// The words of the servers' names, each with the position of the server's index.
     server_name_words: Vec<(WordHash, &'a str, usize)>,
-    total: Vec<f32>,
+    /// The scores for all words of the query so far.
+    total_scores: Vec<f32>,
     /// The scores for the current word of the query.
-    current: Vec<f32>,
+    word_scores: Vec<f32>,
     /// The tools that have the current word.
-    touched: Vec<usize>,
+    tools_with_word: Vec<usize>,
     /// The sum of the rarities of the query's words that each tool has.
     matched_rarity: Vec<f32>,
     /// The sum of the rarities of all words of the query that any tool has.
@@ -123,22 +124,22 @@ impl<'a> Scores<'a> {
             let rarity = self.score(matches, weight, max_rarity);
             term_rarity = term_rarity.or(rarity);
         }
-        // A very short word begins too many others. A word that may be unfinished is likely to be the beginning of one,
-        // so it needs a letter less.
-        if term.may_be_unfinished && term.typed.len() > 1 || term_rarity.is_none() && term.typed.len() > 2 {
-            let longer_words = self.words_with_prefix(&term.typed);
+        // A very short word is the beginning of too many others. A word that may be unfinished needs a letter less,
+        // because it probably is the beginning of another.
+        if term.may_be_unfinished && term.typed_word.len() > 1 || term_rarity.is_none() && term.typed_word.len() > 2 {
+            let longer_words = self.words_with_prefix(&term.typed_word);
             // The longer words add to the scores also if the rarity is known already.
             let longer_rarity = self.score_all(&longer_words, LONGER_WEIGHT, typed_rarity);
             term_rarity = term_rarity.or(longer_rarity);
         }
         if term_rarity.is_none() {
             let similar_words = self.similar_words(term);
-            term_rarity = self.score_all(&similar_words, MISSPELT_WEIGHT, no_max_rarity);
+            term_rarity = self.score_all(&similar_words, TYPO_WEIGHT, no_max_rarity);
         }
         let Some(rarity) = term_rarity else { return };
         self.total_rarity += rarity;
-        for tool in self.touched.drain(..) {
-            self.total[tool] += std::mem::take(&mut self.current[tool]);
+        for tool in self.tools_with_word.drain(..) {
+            self.total_scores[tool] += std::mem::take(&mut self.word_scores[tool]);
             self.matched_rarity[tool] += rarity;
         }
     }
@@ -169,24 +170,24 @@ impl<'a> Scores<'a> {
     /// Scores the tools that have a word, or whose server's name has the word. Returns the rarity of the word; `None`
     /// if no tool has it. In the scores, a rarity above `max_rarity` counts as `max_rarity`.
     fn score(&mut self, matches: &WordMatches<'_>, weight: f32, max_rarity: Option<f32>) -> Option<f32> {
-        let tools_with_word = matches.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
+        let tools_of_word = matches.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
         let tools_of_servers = matches.servers.iter().map(|position| self.tool_count(*position)).sum::<usize>();
-        if tools_with_word + tools_of_servers == 0 {
+        if tools_of_word + tools_of_servers == 0 {
             return None;
         }
         // A tool may be in both groups, so their sum could count it twice.
-        let rarity = rarity(tools_with_word.max(tools_of_servers), self.total.len());
+        let rarity = rarity(tools_of_word.max(tools_of_servers), self.total_scores.len());
         let weighted_rarity = weight * max_rarity.map_or(rarity, |max| max.min(rarity));
         for (index_position, tools) in &matches.tools {
-            let first = self.first_positions[*index_position];
+            let first_position = self.first_positions[*index_position];
             for posting in *tools {
-                self.raise_score(first + posting.position(), posting.weight() * weighted_rarity);
+                self.raise_score(first_position + posting.position(), posting.weight() * weighted_rarity);
             }
         }
         for index_position in &matches.servers {
-            let first = self.first_positions[*index_position];
+            let first_position = self.first_positions[*index_position];
             for position in 0..self.tool_count(*index_position) {
-                self.raise_score(first + position, SERVER_NAME_WEIGHT * weighted_rarity);
+                self.raise_score(first_position + position, SERVER_NAME_WEIGHT * weighted_rarity);
             }
         }
         Some(rarity)
@@ -200,10 +201,10 @@ impl<'a> Scores<'a> {
 
     /// Raises the score of a tool for the current word: only its best match counts.
     fn raise_score(&mut self, tool: usize, score: f32) {
-        if self.current[tool] == 0.0 {
-            self.touched.push(tool);
+        if self.word_scores[tool] == 0.0 {
+            self.tools_with_word.push(tool);
         }
-        self.current[tool] = self.current[tool].max(score);
+        self.word_scores[tool] = self.word_scores[tool].max(score);
     }
 
     /// Returns the first [`MAX_ALTERNATIVES`] words that begin with `prefix`.
@@ -217,11 +218,12 @@ impl<'a> Scores<'a> {
         words
     }
 
-    /// Returns the words that differ by one letter, or by two if they are long, and begin with the same letter; of these
-    /// only the nearest.
+    /// Returns the words that begin with the same letter and differ by one letter, or by two if the typed word is long.
+    /// Of these words, returns only the nearest.
     fn similar_words(&self, term: &QueryTerm) -> Vec<&'a str> {
-        // A long word is mistyped more often. What was typed counts here, because a stem can be much shorter.
-        let max_distance = match term.typed.chars().count() {
+        // A long word is mistyped more often. Count the letters of the typed word, because its stem can be much
+        // shorter.
+        let max_distance = match term.typed_word.chars().count() {
             0..4 => return Vec::new(),
             4..8 => 1,
             _ => 2,
@@ -238,15 +240,15 @@ impl<'a> Scores<'a> {
             self.indexes.iter().flat_map(|(_, index)| index.with_prefix(first_letter)).filter(may_be_similar).collect();
         candidates.sort_unstable();
         candidates.dedup();
-        let mut similar: Vec<_> = candidates
+        let mut words_by_distance: Vec<_> = candidates
             .into_iter()
             .map(|word| (osa_distance(word, stem), word))
             .filter(|(distance, _)| *distance <= max_distance)
             .collect();
-        similar.sort_unstable();
-        // A word at distance 1 is more likely to be meant than one at 2.
-        let min_distance = similar.first().map_or(0, |(distance, _)| *distance);
-        similar
+        words_by_distance.sort_unstable();
+        // Use only the nearest words: a user more likely means a word at distance 1 than one at distance 2.
+        let min_distance = words_by_distance.first().map_or(0, |(distance, _)| *distance);
+        words_by_distance
             .into_iter()
             .filter(|(distance, _)| *distance == min_distance)
             .map(|(_, word)| word)
@@ -254,11 +256,12 @@ impl<'a> Scores<'a> {
             .collect()
     }
 
+    /// Returns the tools with a score, the best first.
     fn into_ranked(self) -> Vec<RankedTool> {
         let mut ranked = Vec::new();
         for (index_position, first_position) in self.first_positions.iter().enumerate() {
             for position in 0..self.tool_count(index_position) {
-                let score = self.total[first_position + position];
+                let score = self.total_scores[first_position + position];
                 if score > 0.0 {
                     let share = self.matched_rarity[first_position + position] / self.total_rarity;
                     ranked.push(RankedTool {

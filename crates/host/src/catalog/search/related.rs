@@ -121,7 +121,7 @@ const ONE_WAY_SYNONYMS: &[&str] = &[
 
 /// Returns the stems of the words that are related to a stem.
 pub(super) fn related(stem: &str) -> &'static [String] {
-    static BY_STEM: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
+    static RELATED_BY_STEM: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
         let mut by_stem: HashMap<String, Vec<String>> = HashMap::new();
         let mut relate = |word: &str, others: &mut dyn Iterator<Item = &str>| {
             let neighbours = by_stem.entry(words::stem(word)).or_default();
@@ -141,5 +141,5 @@ pub(super) fn related(stem: &str) -> &'static [String] {
         }
         by_stem
     });
-    BY_STEM.get(stem).map_or(&[], Vec::as_slice)
+    RELATED_BY_STEM.get(stem).map_or(&[], Vec::as_slice)
 }

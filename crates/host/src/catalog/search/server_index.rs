@@ -128,8 +128,8 @@ impl ServerIndex {
         }
         let position = self.lower_bound(word);
         if position < self.len() {
-            let (found, postings) = self.entry(position);
-            if found == word {
+            let (indexed_word, postings) = self.entry(position);
+            if indexed_word == word {
                 return postings;
             }
         }

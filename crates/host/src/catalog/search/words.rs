@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::LazyLock};
 /// The longest word in bytes; a longer one is left out.
 const MAX_WORD_BYTES: usize = 40;
 
-/// Noise words, which say nothing about a task, and the remains of `what's` and `don't`.
+/// Noise words, which say nothing about a task. Among them are the parts of `what's` and `don't` after the apostrophe.
 const NOISE: &str = "\
     a about again ago already also always am an and any anything are as at be because been being both but by can \
     could d did do does doesn don each ever every everything few for from going gonna got had has have having he her \
@@ -50,8 +50,8 @@ pub(super) fn for_each_part(word: &str, visit: &mut dyn FnMut(&str)) {
     }
     let mut rest = word;
     while !rest.is_empty() {
-        let (part, after) = rest.split_at(first_part_end(rest));
-        rest = after;
+        let (part, tail) = rest.split_at(first_part_end(rest));
+        rest = tail;
         // Skip a part of a single letter, unless it is the whole word.
         if part.len() > 1 || part.bytes().all(|b| b.is_ascii_digit()) {
             visit(&part.to_lowercase());
@@ -65,14 +65,14 @@ pub(super) fn for_each_part(word: &str, visit: &mut dyn FnMut(&str)) {
 /// Returns the end of the first part of a word.
 fn first_part_end(word: &str) -> usize {
     let mut chars = word.char_indices().peekable();
-    let Some((_, mut before)) = chars.next() else { return 0 };
+    let Some((_, mut previous_char)) = chars.next() else { return 0 };
     while let Some((offset, c)) = chars.next() {
-        let begins_word =
-            c.is_uppercase() && (!before.is_uppercase() || chars.peek().is_some_and(|(_, after)| after.is_lowercase()));
-        if begins_word || c.is_numeric() != before.is_numeric() {
+        let begins_word = c.is_uppercase()
+            && (!previous_char.is_uppercase() || chars.peek().is_some_and(|(_, next_char)| next_char.is_lowercase()));
+        if begins_word || c.is_numeric() != previous_char.is_numeric() {
             return offset;
         }
-        before = c;
+        previous_char = c;
     }
     word.len()
 }
@@ -130,6 +130,7 @@ pub(super) fn stem(word: &str) -> String {
     stem
 }
 
+/// Turns a plural into a singular: `queries` becomes `query`.
 fn make_singular(word: &mut String) {
     if word.ends_with("ies") && word.len() > 4 {
         word.truncate(word.len() - 3);

@@ -182,16 +182,16 @@ pub(crate) fn peek(bytes: &[u8]) -> Result<Envelope<'_>, BadMessage> {
 ///
 /// This is a cheap check before any code that recurses into the JSON. The bytes need not be valid JSON.
 pub(crate) fn depth_exceeds(bytes: &[u8], max: usize) -> bool {
-    // Most messages have fewer brackets in total than may nest, so count them first: that is many times faster than
-    // tracking the depth. Count in pieces whose count fits into a byte, so that the processor handles sixteen bytes at
-    // a time.
+    // Count the brackets first, which is many times faster than tracking the depth: most messages have at most `max`
+    // brackets in total. The count of each piece fits into a byte, so that the processor can handle sixteen bytes at a
+    // time.
     let mut pieces = bytes.chunks(128);
-    let mut opening = 0_usize;
+    let mut opening_brackets = 0_usize;
     pieces.any(|piece| {
         // `[` and `{` differ only in bit 5.
         let brackets: u8 = piece.iter().map(|byte| u8::from(*byte | 0x20 == b'{')).sum();
-        opening += usize::from(brackets);
-        opening > max
+        opening_brackets += usize::from(brackets);
+        opening_brackets > max
     }) && nests_deeper_than(bytes, max)
 }
 
@@ -213,9 +213,9 @@ fn nests_deeper_than(bytes: &[u8], max: usize) -> bool {
 
 /// Returns the rest after a string whose opening quote has been read; empty if the string is never closed.
 fn after_string(mut rest: &[u8]) -> &[u8] {
-    while let Some(at) = memchr2(b'"', b'\\', rest) {
-        let is_escape = rest.get(at) == Some(&b'\\');
-        rest = rest.get(at + 1 + usize::from(is_escape)..).unwrap_or_default();
+    while let Some(index) = memchr2(b'"', b'\\', rest) {
+        let is_escape = rest.get(index) == Some(&b'\\');
+        rest = rest.get(index + 1 + usize::from(is_escape)..).unwrap_or_default();
         if !is_escape {
             return rest;
         }
@@ -234,14 +234,15 @@ fn read(bytes: &[u8]) -> Result<Envelope<'_>, Reason> {
     if first == Some(&b'[') { read_batch(text) } else { read_one(text) }
 }
 
+/// Reads one message. Checks the depth of all parts except a `result`.
 fn read_one(text: &str) -> Result<Envelope<'_>, Reason> {
     let message = serde_json::from_str::<Members<'_>>(text).map_err(|error| not_json(&error))?.classify()?;
-    let inner = match &message {
+    let checked_part = match &message {
         Envelope::Request { params, .. } | Envelope::Notification { params, .. } => *params,
         Envelope::Response { outcome: Outcome::Error(error), .. } | Envelope::Orphan { error } => Some(*error),
         Envelope::Response { outcome: Outcome::Result(_), .. } | Envelope::Batch(_) => None,
     };
-    if inner.is_some_and(|inner| depth_exceeds(inner.get().as_bytes(), MAX_DEPTH - 1)) {
+    if checked_part.is_some_and(|checked_part| depth_exceeds(checked_part.get().as_bytes(), MAX_DEPTH - 1)) {
         return Err(Reason::TooDeep { limit: MAX_DEPTH });
     }
     Ok(message)
@@ -271,16 +272,16 @@ fn read_batch(text: &str) -> Result<Envelope<'_>, Reason> {
 
 fn read_element(raw: &RawValue) -> Result<Envelope<'_>, BadMessage> {
     let text = raw.get();
-    let read = if text.starts_with('{') {
+    let message = if text.starts_with('{') {
         read_one(text)
     } else {
         Err(Reason::Malformed("an element of a batch is not an object"))
     };
-    read.map_err(|reason| BadMessage { reason, salvaged: salvage(text.as_bytes()) })
+    message.map_err(|reason| BadMessage { reason, salvaged: salvage(text.as_bytes()) })
 }
 
-/// Converts an error of the parser. The text of a syntax error is kept, because `serde_json` never quotes content in
-/// it. The text of an error about types may quote content, so a fixed text replaces it.
+/// Converts an error of the parser. Uses the text of a syntax error, in which `serde_json` never quotes content.
+/// Replaces the text of an error about types, which may quote content, by a fixed text.
 fn not_json(error: &serde_json::Error) -> Reason {
     if error.is_data() {
         Reason::Malformed("a member is repeated or has the wrong type")

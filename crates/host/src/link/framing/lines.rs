@@ -1,8 +1,8 @@
 //! Splits an untrusted byte stream into lines: over stdio, each MCP message is one line.
 //!
 //! A server may send endless lines, lines of gigabytes, or gigabytes without a line end. The limit for one line bounds
-//! the memory. A longer line is read to its end and dropped, and the next line is read as usual. Only the length of a
-//! dropped line and the id in it are kept, so that the host can fail the call that the line answered.
+//! the memory. A longer line is read to its end and dropped, and the next line is read as usual. Of a dropped line,
+//! only the length and the id are stored, so that the host can fail the call that the line answers.
 //!
 //! This module finds lines; [`envelope`](super::envelope) reads them.
 
@@ -18,16 +18,16 @@ use tokio::{
 use crate::link::framing::envelope::{BOM, Salvaged, Scanner};
 
 /// How many bytes of capacity are reserved for reading when the buffer has almost no free capacity.
-const USUAL_ROOM: usize = 16 * 1024;
+const RESERVED_CAPACITY: usize = 16 * 1024;
 
 /// If the free capacity is below this, in bytes, more is reserved before reading.
-const LEAST_ROOM: usize = 4 * 1024;
+const MIN_FREE_CAPACITY: usize = 4 * 1024;
 
 /// The most bytes of one read, so that few bytes follow the end of a long line in the buffer.
 const MAX_READ: usize = 64 * 1024;
 
 /// A buffer larger than this, in bytes, is released together with the line that made it grow.
-const MAX_KEPT: usize = 64 * 1024;
+const MAX_KEPT_CAPACITY: usize = 64 * 1024;
 
 /// How many times the limit a line may reach before it is reported as [`Line::Endless`].
 const ENDLESS_FACTOR: u64 = 64;
@@ -83,7 +83,7 @@ pub(crate) struct Lines<R> {
     /// Whether no line has ended yet, so that a byte order mark may still come or be in the buffer.
     at_start: bool,
     /// The current line, if it is over the limit; its bytes are scanned and dropped.
-    overlong: Option<Overlong>,
+    overlong: Option<OverlongLine>,
 }
 
 /// Returns the larger limit, while one applies.
@@ -91,7 +91,7 @@ pub(crate) type LargerLimit = Box<dyn Fn() -> Option<usize> + Send>;
 
 /// A line that is being dropped.
 #[derive(Default)]
-struct Overlong {
+struct OverlongLine {
     bytes: u64,
     scanner: Scanner,
     /// Whether [`Line::Endless`] has reported this line.
@@ -146,9 +146,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
             // Without this, a flood of bytes without lines leaves no time for other tasks.
             consume_budget().await;
-            self.make_room();
-            let read = self.reader.read_buf(&mut (&mut self.buffer).limit(MAX_READ)).await?;
-            if read == 0 {
+            self.reserve_capacity();
+            let bytes_read = self.reader.read_buf(&mut (&mut self.buffer).limit(MAX_READ)).await?;
+            if bytes_read == 0 {
                 return Ok(self.take_unfinished_line());
             }
         }
@@ -157,8 +157,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Returns the next line of the buffer, if it contains the end of one.
     fn take_line(&mut self) -> Option<Line> {
         self.skip_blank_lines();
-        while let Some(at) = memchr(b'\n', self.buffer.get(self.searched_bytes..)?) {
-            let line = self.buffer.split_to(self.searched_bytes + at + 1);
+        while let Some(offset) = memchr(b'\n', self.buffer.get(self.searched_bytes..)?) {
+            let line = self.buffer.split_to(self.searched_bytes + offset + 1);
             self.searched_bytes = 0;
             let line = self.end_line(line);
             if line.is_some() {
@@ -178,9 +178,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         loop {
             // No line in this window is over the limit.
             let window = &self.buffer[..self.buffer.len().min(self.limit)];
-            let blank = window.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(window.len());
-            let Some(at) = memrchr(b'\n', &window[..blank]) else { return };
-            self.buffer.advance(at + 1);
+            let blank_bytes = window.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(window.len());
+            let Some(last_line_feed) = memrchr(b'\n', &window[..blank_bytes]) else { return };
+            self.buffer.advance(last_line_feed + 1);
             self.at_start = false;
         }
     }
@@ -188,7 +188,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Returns the line in bytes that end with a line feed; `None` if the line is blank.
     fn end_line(&mut self, mut line: BytesMut) -> Option<Line> {
         line.truncate(line.len() - 1);
-        if self.largest_capacity > MAX_KEPT {
+        if self.largest_capacity > MAX_KEPT_CAPACITY {
             self.replace_buffer();
         }
         let at_start = std::mem::take(&mut self.at_start);
@@ -218,7 +218,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             is_newly_endless.then(|| Line::Endless { bytes: overlong.bytes, salvaged: overlong.scanner.salvaged() });
         self.searched_bytes = 0;
         self.buffer.clear();
-        if self.largest_capacity > MAX_KEPT {
+        if self.largest_capacity > MAX_KEPT_CAPACITY {
             self.replace_buffer();
         }
         line
@@ -233,11 +233,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         (bytes > 0).then_some(Line::Cut { bytes })
     }
 
-    /// Makes sure that the buffer has room for the next read.
-    fn make_room(&mut self) {
-        if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
+    /// Makes sure that the buffer has free capacity for the next read.
+    fn reserve_capacity(&mut self) {
+        if self.buffer.capacity() - self.buffer.len() < MIN_FREE_CAPACITY {
             // Double the capacity, so that a long line is not copied again for every 16 KiB of it.
-            self.buffer.reserve(self.buffer.len().max(USUAL_ROOM));
+            self.buffer.reserve(self.buffer.len().max(RESERVED_CAPACITY));
             self.largest_capacity = self.largest_capacity.max(self.buffer.capacity());
         }
     }
@@ -245,14 +245,14 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Moves the bytes after a long line to a new buffer, so that the large buffer is freed together with that line. At
     /// most [`MAX_READ`] bytes are moved, because the end of the line was in the last read.
     fn replace_buffer(&mut self) {
-        let mut buffer = BytesMut::with_capacity(self.buffer.len().max(USUAL_ROOM));
+        let mut buffer = BytesMut::with_capacity(self.buffer.len().max(RESERVED_CAPACITY));
         buffer.extend_from_slice(&self.buffer);
         self.largest_capacity = buffer.capacity();
         self.buffer = buffer;
     }
 }
 
-impl Overlong {
+impl OverlongLine {
     /// Counts and scans the next bytes of the line, which are then dropped.
     fn scan(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
@@ -432,7 +432,7 @@ mod tests {
             let Some(Line::Endless { bytes, .. }) = lines.next().await.unwrap() else { panic!("not endless") };
             assert!((6_400_000..6_600_000).contains(&bytes), "{bytes}");
             assert_eq!(lines.unfinished_length(), lines.reader.0);
-            assert!(lines.buffer.capacity() <= MAX_KEPT);
+            assert!(lines.buffer.capacity() <= MAX_KEPT_CAPACITY);
         });
     }
 
@@ -453,13 +453,13 @@ mod tests {
             let large = [vec![b'x'; 8 << 20], b"\nsmall\n".to_vec()].concat();
             let mut lines = Lines::new(large.as_slice(), 8 << 20);
             assert!(matches!(lines.next().await.unwrap(), Some(Line::Full(line)) if line.len() == 8 << 20));
-            assert!(lines.buffer.capacity() <= MAX_KEPT, "{}", lines.buffer.capacity());
+            assert!(lines.buffer.capacity() <= MAX_KEPT_CAPACITY, "{}", lines.buffer.capacity());
             assert_eq!(lines.next().await.unwrap(), Some(full("small")));
 
             let dropped = [vec![b'x'; (8 << 20) + 1], b"\nsmall\n".to_vec()].concat();
             let mut lines = Lines::new(dropped.as_slice(), 8 << 20);
             assert_eq!(lines.next().await.unwrap(), Some(too_long((8 << 20) + 1, None)));
-            assert!(lines.buffer.capacity() <= MAX_KEPT, "{}", lines.buffer.capacity());
+            assert!(lines.buffer.capacity() <= MAX_KEPT_CAPACITY, "{}", lines.buffer.capacity());
         });
     }
 
@@ -473,7 +473,7 @@ mod tests {
                 assert_eq!(line, full("{\"jsonrpc\":\"2.0\"}"));
                 largest = largest.max(lines.buffer.capacity());
             }
-            assert!(largest <= 2 * USUAL_ROOM, "{largest}");
+            assert!(largest <= 2 * RESERVED_CAPACITY, "{largest}");
         });
     }
 

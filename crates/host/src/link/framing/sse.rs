@@ -18,11 +18,11 @@ use memchr::{memchr, memchr2};
 use crate::link::framing::envelope::BOM;
 
 /// The longest line other than a data line (a comment, an event name, an id, an unknown field), in bytes.
-const LONGEST_FIELD: usize = 8 * 1024;
+const MAX_FIELD_LINE: usize = 8 * 1024;
 
 /// A line other than a data line counts as endless when it is longer than this, in bytes, and longer than the limit for
 /// events.
-const LEAST_ENDLESS: usize = 1024 * 1024;
+const MIN_ENDLESS_LINE: usize = 1024 * 1024;
 
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub enum SseError {
         /// The data, unchanged.
         data: Vec<u8>,
     },
-    /// A line that is not data has passed the limit for data, and has not ended. Reported once for each such line.
+    /// A line other than a data line has passed the limit for data without an end. Reported once for each such line.
     #[error("a line of an event stream does not end: at least {seen} bytes, the limit is {limit}")]
     EndlessLine {
         /// The limit, in bytes.
@@ -88,10 +88,10 @@ pub struct SseParser {
     line: Vec<u8>,
     /// Whether the current line is ignored, so that the rest of it is dropped.
     is_skipping_line: bool,
-    /// The number of dropped bytes of the ignored line. `None` if no error is needed for an endless line: the line is a
-    /// data line, or the error was already reported.
+    /// The number of dropped bytes of the ignored line. `None` if an endless line needs no error: it is a data line, or
+    /// the error was already reported.
     dropped_bytes: Option<usize>,
-    /// Whether the last byte was a carriage return, so that a line feed that comes next belongs to the same line end.
+    /// Whether the last byte was a carriage return. If so, a line feed directly after it belongs to the same line end.
     after_carriage_return: bool,
     /// Whether no line has ended yet, so that a byte order mark may come first.
     at_start: bool,
@@ -145,21 +145,21 @@ impl SseParser {
             self.after_carriage_return = false;
             rest = rest.strip_prefix(b"\n").unwrap_or(rest);
         }
-        while let Some(at) = memchr2(b'\n', b'\r', rest) {
-            let (piece, end) = rest.split_at(at);
+        while let Some(line_end) = memchr2(b'\n', b'\r', rest) {
+            let (piece, from_line_end) = rest.split_at(line_end);
             self.end_line(piece, out);
-            self.after_carriage_return = end == b"\r";
-            rest = match end {
+            self.after_carriage_return = from_line_end == b"\r";
+            rest = match from_line_end {
                 [b'\r', b'\n', rest @ ..] | [_, rest @ ..] => rest,
                 [] => &[],
             };
         }
-        self.keep_piece(rest, out);
+        self.store_piece(rest, out);
     }
 
-    /// Returns the id to reconnect with: that of the last event that ended. Dropped events count, because without that
-    /// the server would send a dropped event again forever. `None` if no event of this stream had an id; the id of an
-    /// earlier stream is then still valid.
+    /// Returns the id to reconnect with: that of the last event that ended. Dropped events count as well: otherwise,
+    /// the server would send a dropped event again after each reconnect. `None` if no event of this stream had an id;
+    /// the id of an earlier stream is then still valid.
     pub fn last_event_id(&self) -> Option<&Arc<str>> {
         self.last_event_id.as_ref()
     }
@@ -191,8 +191,8 @@ impl SseParser {
         }
     }
 
-    /// Keeps a piece of an unfinished line, unless the line is ignored or becomes too long.
-    fn keep_piece(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
+    /// Stores a piece of an unfinished line, unless the line is ignored or becomes too long.
+    fn store_piece(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
         if self.is_skipping_line {
             return self.drop_piece(piece.len(), out);
         }
@@ -203,7 +203,7 @@ impl SseParser {
         let text = self.without_bom(&self.line);
         let (is_data, is_too_long) = match text.strip_prefix(b"data:") {
             Some(value) => (true, !self.has_room_for(without_space(value).len(), out)),
-            None => (false, text.len() > LONGEST_FIELD),
+            None => (false, text.len() > MAX_FIELD_LINE),
         };
         if is_too_long {
             let length = std::mem::take(&mut self.line).len();
@@ -218,7 +218,7 @@ impl SseParser {
     fn drop_piece(&mut self, length: usize, out: &mut VecDeque<Result<Event, SseError>>) {
         let Some(dropped_bytes) = &mut self.dropped_bytes else { return };
         *dropped_bytes += length;
-        let limit = self.limit.max(LEAST_ENDLESS);
+        let limit = self.limit.max(MIN_ENDLESS_LINE);
         if *dropped_bytes > limit {
             out.push_back(Err(SseError::EndlessLine { limit, seen: *dropped_bytes }));
             self.dropped_bytes = None;
@@ -233,17 +233,17 @@ impl SseParser {
             return self.end_event(out);
         }
         let (name, value) = match memchr(b':', text) {
-            Some(at) => (&text[..at], without_space(&text[at + 1..])),
+            Some(colon) => (&text[..colon], without_space(&text[colon + 1..])),
             None => (text, [].as_slice()),
         };
         match name {
             b"data" => {
-                let value_at = line.len() - value.len();
+                let value_start = line.len() - value.len();
                 if self.has_room_for(value.len(), out) {
-                    self.add_data(line, value_at);
+                    self.add_data(line, value_start);
                 }
             }
-            _ if text.len() > LONGEST_FIELD => {}
+            _ if text.len() > MAX_FIELD_LINE => {}
             b"event" => self.pending.event = Some(String::from_utf8_lossy(value).into_owned()),
             b"id" if memchr(0, value).is_none() => self.id = Some(String::from_utf8_lossy(value).into()),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
@@ -268,16 +268,16 @@ impl SseParser {
         !self.pending.is_too_large
     }
 
-    fn add_data(&mut self, line: Cow<'_, [u8]>, value_at: usize) {
+    fn add_data(&mut self, line: Cow<'_, [u8]>, value_start: usize) {
         match &mut self.pending.data {
             Some(data) => {
                 data.push(b'\n');
-                data.extend_from_slice(&line[value_at..]);
+                data.extend_from_slice(&line[value_start..]);
             }
             // In the usual case, an event has one line of data: reuse the line instead of copying it.
             no_data => {
                 let mut data = line.into_owned();
-                data.drain(..value_at);
+                data.drain(..value_start);
                 *no_data = Some(data);
             }
         }
@@ -338,7 +338,7 @@ mod tests {
         let mut out = VecDeque::new();
         for _ in 0..5_000 {
             parser.push(&[b'x'; 1_000], &mut out);
-            assert!(parser.line.len() <= LONGEST_FIELD);
+            assert!(parser.line.len() <= MAX_FIELD_LINE);
         }
         assert_eq!(out, [Err(SseError::EndlessLine { limit: 2_000_000, seen: 2_001_000 })]);
         parser.push(b"\ndata: a\n\n", &mut out);
@@ -435,7 +435,7 @@ mod tests {
             feed(&mut parser, &[b"data: x\nid: 1\n", start]);
             for _ in 0..10_000 {
                 feed(&mut parser, &[&[b'y'; 1_000]]);
-                assert!(parser.line.capacity() <= 2 * LONGEST_FIELD + 1_000);
+                assert!(parser.line.capacity() <= 2 * MAX_FIELD_LINE + 1_000);
             }
             let out = feed(&mut parser, &[b"\n\n"]);
             let expected = Event { event: None, data: "x".to_owned(), id: Some("1".into()), retry: None };
@@ -475,14 +475,14 @@ mod tests {
             }
         };
         for chunk in [1_000, 100_000] {
-            assert!(named(&stream(LONGEST_FIELD), chunk));
-            assert!(!named(&stream(LONGEST_FIELD + 1), chunk));
+            assert!(named(&stream(MAX_FIELD_LINE), chunk));
+            assert!(!named(&stream(MAX_FIELD_LINE + 1), chunk));
         }
     }
 
     #[test]
     fn a_byte_order_mark_after_a_long_first_line_is_ordinary_text() {
-        let first = [b'x'; LONGEST_FIELD + 1];
+        let first = [b'x'; MAX_FIELD_LINE + 1];
         assert_eq!(words(99, &[&first, b"\n\xef\xbb\xbfdata: x\n\n"]), [""; 0]);
     }
 
@@ -515,7 +515,7 @@ mod tests {
             4 => "(data|event|id|retry|foo|):? ?[a-c0-9]{0,9}".prop_map(String::into_bytes),
             1 => proptest::collection::vec(any::<u8>(), 0..6),
             1 => Just(BOM.to_vec()),
-            1 => Just(vec![b'z'; LONGEST_FIELD]),
+            1 => Just(vec![b'z'; MAX_FIELD_LINE]),
             3 => Just(Vec::new()),
         ];
         let end = prop_oneof![Just("\n"), Just("\r"), Just("\r\n"), Just("\n\n"), Just("")];

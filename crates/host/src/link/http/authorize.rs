@@ -1,6 +1,6 @@
 //! Authorizes requests, and sends a request again if the server refused it for lack of a token. An authorizer is the
-//! part of the program that signs in to servers. It is asked only if the server's configuration (its entry) has no
-//! `Authorization` header and no `headers_helper`, a program that prints headers.
+//! part of the program that signs in to servers. The host asks it only if the server's entry (its configuration) has
+//! neither an `Authorization` header nor a `headers_helper`, a program that prints headers.
 //!
 //! A request may be sent a second time here, even a `tools/call`. That is safe: a server that answers 401, or 403 with
 //! `insufficient_scope`, has checked only the token (RFC 6750, 3.1). The request was refused, so its outcome is known.
@@ -22,9 +22,9 @@ use crate::{
 /// How often one request is sent again because the server requires a token with more scopes.
 const MAX_STEP_UPS: u32 = 3;
 /// The header of a request that proves that the sender has the key of its token (RFC 9449).
-const PROOF: HeaderName = HeaderName::from_static("dpop");
+const DPOP: HeaderName = HeaderName::from_static("dpop");
 /// The header of an answer with the nonce for the next proof.
-const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 /// The most challenges of one answer that are read.
 const MAX_CHALLENGES: usize = 8;
 /// The longest challenge that is read, in bytes.
@@ -44,11 +44,12 @@ pub(super) enum AuthorizedBy {
         /// The token that the authorizer returned.
         token: Option<HeaderValue>,
         /// Whether the authorizer returned a proof as well.
-        is_proved: bool,
+        has_proof: bool,
     },
 }
 
 impl Endpoint {
+    /// Describes the destination of requests for the authorizer.
     fn destination(&self) -> Destination<'_> {
         let posts_to = (self.url != self.server_url).then_some(&self.url);
         Destination { server: &self.server, url: &self.server_url, posts_to, spec: &self.spec }
@@ -62,19 +63,18 @@ impl Endpoint {
             return Ok(AuthorizedBy::Entry { has_authorization });
         };
         let signature = authorizer.sign(self.destination(), method).await;
-        // No request was sent, so there is no status and no challenge: the error is the one for a request without a
-        // token.
+        // No request was sent, so there is no status and no challenge. Report the error of a request without a token.
         let signature = signature.map_err(|error| authorization_error(error, 401, None))?;
         let Some(Signature { authorization, proof }) = signature else {
-            return Ok(AuthorizedBy::Authorizer { token: None, is_proved: false });
+            return Ok(AuthorizedBy::Authorizer { token: None, has_proof: false });
         };
         let authorization = sensitive(authorization);
         headers.insert(header::AUTHORIZATION, authorization.clone());
-        let is_proved = proof.is_some();
+        let has_proof = proof.is_some();
         if let Some(proof) = proof {
-            headers.insert(PROOF, sensitive(proof));
+            headers.insert(DPOP, sensitive(proof));
         }
-        Ok(AuthorizedBy::Authorizer { token: Some(authorization), is_proved })
+        Ok(AuthorizedBy::Authorizer { token: Some(authorization), has_proof })
     }
 
     /// Sends a request. If the server refuses it, sends it again: once with another token or with new headers of the
@@ -87,9 +87,9 @@ impl Endpoint {
         loop {
             let (request, authorized_by) = self.build_request(outgoing, &session_headers).await?;
             let response = request.send().await.map_err(|error| self.link_error(error))?;
-            if let (AuthorizedBy::Authorizer { is_proved: true, .. }, Some(authorizer)) =
+            if let (AuthorizedBy::Authorizer { has_proof: true, .. }, Some(authorizer)) =
                 (&authorized_by, &self.authorizer)
-                && let Some(nonce) = response.headers().get(NONCE)
+                && let Some(nonce) = response.headers().get(DPOP_NONCE)
             {
                 // Tells the authorizer the nonce for its next proofs.
                 authorizer.nonce(self.destination(), nonce);
@@ -98,8 +98,8 @@ impl Endpoint {
             if !matches!(status, 401 | 403) {
                 return Ok(response);
             }
-            let (token, is_proved) = match authorized_by {
-                AuthorizedBy::Authorizer { token, is_proved } => (token, is_proved),
+            let (token, has_proof) = match authorized_by {
+                AuthorizedBy::Authorizer { token, has_proof } => (token, has_proof),
                 AuthorizedBy::Entry { has_authorization } => {
                     return Err(needs_auth_error(&response, has_authorization.then_some(RefusedPart::Authorization)));
                 }
@@ -114,12 +114,13 @@ impl Endpoint {
                     return Err(needs_auth_error(&response, Some(RefusedPart::HeadersHelper)));
                 }
             };
+            // This authorizer has signed the request, so it is there.
             let Some(authorizer) = &self.authorizer else {
                 return Ok(response);
             };
             let challenge = Challenge { status, www_authenticate: challenges(response.headers()), sent: token };
             let retries_left = match status {
-                401 if is_proved && challenge.wants_nonce() => {
+                401 if has_proof && challenge.wants_nonce() => {
                     if nonces_left == 0 {
                         // The token may be valid, so a sign-in would not help.
                         let why = "the server refuses the nonce that it named itself (DPoP)".to_owned();
@@ -137,14 +138,14 @@ impl Endpoint {
             *retries_left -= 1;
             let www_authenticate = text_header(&response, &header::WWW_AUTHENTICATE);
             drop(response);
-            let challenged = authorizer.challenged(self.destination(), challenge).await;
-            challenged.map_err(|error| authorization_error(error, status, www_authenticate))?;
+            let handled = authorizer.challenged(self.destination(), challenge).await;
+            handled.map_err(|error| authorization_error(error, status, www_authenticate))?;
         }
     }
 }
 
-/// Returns the error for an answer 401 or 403 about which no authorizer can do anything. `refused` is the part of the
-/// server's entry that authorized the request, if any.
+/// Returns the error for an answer 401 or 403 if no authorizer can help. `refused` is the part of the server's entry
+/// that authorized the request, if any.
 pub(super) fn needs_auth_error(response: &Response, refused: Option<RefusedPart>) -> LinkError {
     let challenge = text_header(response, &header::WWW_AUTHENTICATE);
     LinkError::NeedsAuth { status: response.status().as_u16(), challenge, how: None, refused }
@@ -159,6 +160,7 @@ fn authorization_error(error: NotAuthorized, status: u16, challenge: Option<Stri
     }
 }
 
+/// Returns the `WWW-Authenticate` headers that are short enough.
 fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
     values.filter(|value| value.len() <= MAX_CHALLENGE_BYTES).take(MAX_CHALLENGES).map(str::to_owned).collect()

@@ -28,7 +28,7 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most characters of an error's body that the error quotes.
 const ERROR_TEXT_CHARS: usize = 200;
 
-/// The part of a response in which the answer to a request is looked for.
+/// The part of a response that is searched for the answer to a request.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum AnswerSource {
     /// The whole body of the response.
@@ -57,41 +57,45 @@ impl HttpTransport {
         request: &OutgoingRequest,
         source: AnswerSource,
     ) -> Option<RawAnswer> {
-        let (id, mut found) = (request.id, None);
+        let (id, mut answer) = (request.id, None);
         self.0.inbound.observe_received(bytes);
         for_each_message(bytes, |message| match message {
             Ok(Envelope::Response { id: response_id, outcome }) if response_id.number() == Some(id) => {
-                found = Some(into_answer(bytes, outcome));
+                answer = Some(into_answer(bytes, outcome));
             }
             // On a request's own stream, an error without an id is the answer, unless a batch has the answer itself.
             Ok(Envelope::Orphan { error }) => {
-                found.get_or_insert_with(|| Err(LinkError::Rpc(parse_rpc_error(error))));
+                answer.get_or_insert_with(|| Err(LinkError::Rpc(parse_rpc_error(error))));
             }
             // The sink takes the host's answers to requests of the server.
             Ok(other) => self.0.inbound.accept(other, Some(id), &self.sink()),
-            // A list with bytes that are not UTF-8 loses only the items that contain them: in place of these bytes, the
-            // whole body gets an escape that is valid syntax, but that no string can be decoded from. The items of a
-            // list are decoded one by one, so only that of an item with the escape fails.
-            Err(bad) if is_list(request.method) && bad.is_not_utf8() => {
+            // In a list, bytes that are not UTF-8 cost only the items that contain them. An escape replaces these
+            // bytes: it is valid JSON, but no string can be decoded from it. The items are decoded one by one, so
+            // decoding fails only for an item with the escape.
+            Err(bad_message) if is_list(request.method) && bad_message.is_not_utf8() => {
                 let escaped = Bytes::from(escape_invalid_utf8(bytes));
-                found = match peek(&escaped) {
+                answer = match peek(&escaped) {
                     Ok(Envelope::Response { id: response_id, outcome }) if response_id.number() == Some(id) => {
                         Some(into_answer(&escaped, outcome))
                     }
-                    _ => Some(Err(LinkError::unparsable(bad.to_string()))),
+                    _ => Some(Err(LinkError::unparsable(bad_message.to_string()))),
                 };
             }
-            Err(bad) if source == AnswerSource::Event && bad.salvaged.id.as_ref().and_then(Id::number) != Some(id) => {
+            Err(bad_message)
+                if source == AnswerSource::Event
+                    && bad_message.salvaged.id.as_ref().and_then(Id::number) != Some(id) =>
+            {
                 self.0.inbound.note_noise("an event that is not an MCP message", bytes);
             }
             // A bad element of a batch does not replace the answer in the same batch.
-            Err(bad) => {
-                found.get_or_insert_with(|| Err(LinkError::unparsable(bad.to_string())));
+            Err(bad_message) => {
+                answer.get_or_insert_with(|| Err(LinkError::unparsable(bad_message.to_string())));
             }
         });
-        found
+        answer
     }
 
+    /// Reads the whole body.
     async fn read_body(&self, mut response: Response, bound: Bound) -> Result<Bytes, LinkError> {
         let too_large = |seen: u64| bound.too_large("HTTP_BODY_TOO_LARGE", "the body of the answer", seen);
         // 0 if the server does not say how long the body is.
@@ -135,7 +139,7 @@ pub(super) async fn status_error(
 ) -> LinkError {
     let is_html = matches!(media_type(response.headers()), MediaType::Other(kind) if kind.contains("html"));
     let mut body = Vec::new();
-    let read = async {
+    let read_body = async {
         while let Ok(Some(chunk)) = response.chunk().await {
             body.extend_from_slice(&chunk[..chunk.len().min(ERROR_BODY_BYTES - body.len())]);
             if body.len() >= ERROR_BODY_BYTES {
@@ -144,7 +148,7 @@ pub(super) async fn status_error(
         }
     };
     // After the time-out, the part that has been read is used.
-    let _ = timeout(ERROR_BODY_TIMEOUT, read).await;
+    let _ = timeout(ERROR_BODY_TIMEOUT, read_body).await;
     inbound.observe_received(&body);
     #[derive(Deserialize)]
     struct Failure<'a> {

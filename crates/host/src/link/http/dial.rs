@@ -24,7 +24,7 @@ impl Guard {
         };
         let builder = match tls::config() {
             Ok(config) => builder.tls_backend_preconfigured(config),
-            // The client fails in the same way, and says why.
+            // The client then fails to read the certificates as well, and its error says why.
             Err(_) => builder,
         };
         builder.dns_resolver(Arc::new(GuardedResolver(self.clone()))).build()
@@ -44,10 +44,10 @@ impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = self.0.clone();
         Box::pin(async move {
-            let found = guard.lookup().addresses(name.as_str()).await?;
-            let allowed = guard.allowed_addresses(name.as_str(), found)?;
+            let addresses = guard.lookup().addresses(name.as_str()).await?;
+            let allowed_addresses = guard.allowed_addresses(name.as_str(), addresses)?;
             // The client replaces port 0 by the port of the URL.
-            Ok(Box::new(allowed.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
+            Ok(Box::new(allowed_addresses.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
 }

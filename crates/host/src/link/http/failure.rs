@@ -21,8 +21,8 @@ impl Endpoint {
     }
 }
 
-/// Converts an error of the HTTP client in a request to `url`. Only an error from before there was a connection says
-/// that the server cannot be reached: after that, the request may have been carried out.
+/// Converts an error of the HTTP client in a request to `url`. An error before there was a connection becomes
+/// [`LinkError::Unreachable`]. Any later error becomes [`LinkError::Broken`]: the server may have executed the request.
 fn link_error(error: reqwest::Error, url: &Url, open_timeout: Duration) -> LinkError {
     let error = error.without_url();
     let mut innermost: &dyn std::error::Error = &error;
@@ -36,7 +36,8 @@ fn link_error(error: reqwest::Error, url: &Url, open_timeout: Duration) -> LinkE
     if !error.is_connect() && !error.is_builder() {
         return LinkError::Broken { why };
     }
-    // A time-out of another kind is that of a connection that broke.
+    // Name the setting of the time-out for opening a connection. Any other time-out was handled above, as a broken
+    // connection.
     let why = match error.is_connect() && error.is_timeout() {
         true => format!("no connection within {} ({})", Seconds(open_timeout), Setting::OpenTimeout),
         false => why,

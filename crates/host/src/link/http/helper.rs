@@ -4,7 +4,7 @@
 //! Compatible with Claude Code's `headersHelper` (<https://code.claude.com/docs/en/mcp>), except that no shell is
 //! involved: stdout is a JSON object of texts, or `{ "headers": { … }, "expires_in": SECONDS }`. The program runs for
 //! the first request of a connection, again when the time in its output has passed, and again when the server answers
-//! with 401. If several requests need headers at the same time, the program runs once for all of them.
+//! with 401. If several requests need headers at the same time, one run serves all of them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -90,7 +90,7 @@ struct State {
 type Outcome = Result<Arc<HelperHeaders>, LinkError>;
 type Run = BoxFuture<'static, Outcome>;
 
-/// The source of a request's headers.
+/// Where a request gets its headers from.
 enum HeaderSource {
     /// The headers of an earlier run.
     Cached(Arc<HelperHeaders>),
@@ -122,7 +122,7 @@ impl RunCache {
 }
 
 impl HelperProgram {
-    /// Returns the headers for requests to the server at `url`, which the program gets.
+    /// Returns the headers for requests to the server. The program gets `url`, the URL of the server.
     pub(super) async fn headers(self: &Arc<Self>, url: &Url) -> Outcome {
         loop {
             let (run, is_own_run) = match self.run_cache.source(|| self.run_to_completion(url.clone()).boxed()) {
@@ -200,15 +200,15 @@ impl HelperProgram {
             supervisor: self.supervisor.clone(),
         };
         let on_stderr = None;
-        let started = child::spawn(command, on_stderr, &self.tasks).await;
+        let spawn_result = child::spawn(command, on_stderr, &self.tasks).await;
         // Dropping the handle ends the process and all its descendants.
-        let child = started.map_err(|error| RunError::Program(format!("it cannot be started: {error}")))?;
+        let child = spawn_result.map_err(|error| RunError::Program(format!("it cannot be started: {error}")))?;
         *process = Some(Process::new(&child.handle, child.stderr));
         drop(child.stdin);
         let mut output = Vec::new();
         let mut stdout = child.stdout.take(OUTPUT_BYTES as u64 + 1);
-        let read = stdout.read_to_end(&mut output).await;
-        read.map_err(|error| RunError::Program(format!("its output cannot be read: {error}")))?;
+        let result = stdout.read_to_end(&mut output).await;
+        result.map_err(|error| RunError::Program(format!("its output cannot be read: {error}")))?;
         if output.len() > OUTPUT_BYTES {
             return Err(RunError::Program(format!("it printed more than {} KiB", OUTPUT_BYTES / 1024)));
         }
@@ -237,21 +237,21 @@ struct TimedOutput {
 /// Parses the output. Returns the headers, and the values of the headers as secrets to hide. No error contains a value
 /// of the output.
 fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
-    let printed: Map<String, Value> =
+    let json: Map<String, Value> =
         serde_json::from_slice(output).map_err(|_| "it did not print a JSON object".to_owned())?;
-    let is_timed = printed.get("headers").is_some_and(Value::is_object);
-    let (by_name, expires_in) = if is_timed {
-        let timed: TimedOutput = serde_json::from_value(Value::Object(printed))
+    let is_timed = json.get("headers").is_some_and(Value::is_object);
+    let (header_map, expires_in) = if is_timed {
+        let timed_output: TimedOutput = serde_json::from_value(Value::Object(json))
             .map_err(|_| "`expires_in` in what it printed is not a number of seconds".to_owned())?;
-        (timed.headers, timed.expires_in)
+        (timed_output.headers, timed_output.expires_in)
     } else {
-        (printed, None)
+        (json, None)
     };
-    if by_name.len() > MAX_HEADERS {
+    if header_map.len() > MAX_HEADERS {
         return Err(format!("it printed more than {MAX_HEADERS} headers"));
     }
-    let (mut headers, mut secrets) = (Vec::with_capacity(by_name.len()), Vec::with_capacity(by_name.len()));
-    for (name, value) in by_name {
+    let (mut headers, mut secrets) = (Vec::with_capacity(header_map.len()), Vec::with_capacity(header_map.len()));
+    for (name, value) in header_map {
         let name = HeaderName::try_from(name).map_err(|_| "it printed a header with an invalid name".to_owned())?;
         let text =
             value.as_str().ok_or_else(|| format!("the value that it printed for the header `{name}` is not a text"))?;

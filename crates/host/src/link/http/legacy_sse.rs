@@ -15,7 +15,7 @@ use crate::link::{
     error::LinkError,
     framing::envelope::{self, Envelope},
     http::{EventError, HttpPlan, HttpTransport, endpoint_url},
-    inbound::{Closed, Inbound},
+    inbound::{ConnectionEnd, Inbound},
 };
 
 /// The most concurrent POSTs.
@@ -30,9 +30,9 @@ const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) async fn open(
     plan: &HttpPlan<'_>,
     inbound: &Arc<Inbound>,
-    closed: &Arc<Closed>,
+    connection_end: &Arc<ConnectionEnd>,
 ) -> Result<Duplex, LinkError> {
-    let down = HttpTransport::new(plan, inbound, closed).await?;
+    let down = HttpTransport::new(plan, inbound, connection_end).await?;
     let base = endpoint_url(plan).await?;
     let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
     let duplex = Duplex::with_queue(queue, Arc::default());
@@ -43,14 +43,14 @@ pub(crate) async fn open(
         sink: duplex.sink().clone(),
         inbound: inbound.clone(),
     };
-    let (endpoint_sender, endpoint) = oneshot::channel();
-    let (reader, stop, closed_by_reader) = (down.clone(), inbound.stop.clone(), closed.clone());
+    let (endpoint_sender, endpoint_receiver) = oneshot::channel();
+    let (reader, stop, closed_by_reader) = (down.clone(), inbound.stop.clone(), connection_end.clone());
     inbound.tracker.spawn(async move {
         let reason = stop.run_until_cancelled(read_stream(&reader, &dispatcher, endpoint_sender)).await;
         closed_by_reader.close(reason.unwrap_or(LinkError::Stopped));
     });
-    let Ok(endpoint) = endpoint.await else {
-        return Err(closed.wait().await);
+    let Ok(endpoint) = endpoint_receiver.await else {
+        return Err(connection_end.wait().await);
     };
     let up = base
         .join(&endpoint)
@@ -61,7 +61,7 @@ pub(crate) async fn open(
         up: down.for_url(up),
         pending: duplex.pending().clone(),
         inbound: inbound.clone(),
-        closed: closed.clone(),
+        connection_end: connection_end.clone(),
     });
     let stop = inbound.stop.clone();
     inbound.tracker.spawn(async move {
@@ -71,8 +71,12 @@ pub(crate) async fn open(
 }
 
 /// Reads the stream to its end; returns the reason of the end.
-async fn read_stream(down: &HttpTransport, dispatcher: &Dispatcher, endpoint: oneshot::Sender<String>) -> LinkError {
-    let mut endpoint = Some(endpoint);
+async fn read_stream(
+    down: &HttpTransport,
+    dispatcher: &Dispatcher,
+    endpoint_sender: oneshot::Sender<String>,
+) -> LinkError {
+    let mut endpoint_sender = Some(endpoint_sender);
     let event_size_bound = {
         let (bounds, pending) = (dispatcher.bounds, dispatcher.pending.clone());
         Arc::new(move || pending.current_size_bound(bounds))
@@ -84,9 +88,9 @@ async fn read_stream(down: &HttpTransport, dispatcher: &Dispatcher, endpoint: on
     loop {
         match events.next().await {
             Ok(Some(event)) if event.event.as_deref() == Some("endpoint") => {
-                if let Some(endpoint) = endpoint.take() {
+                if let Some(sender) = endpoint_sender.take() {
                     // Fails if `open` was dropped meanwhile.
-                    let _ = endpoint.send(event.data);
+                    let _ = sender.send(event.data);
                 }
             }
             Ok(Some(event)) if !event.data.is_empty() => dispatcher.receive(&Bytes::from(event.data)),
@@ -101,32 +105,32 @@ async fn read_stream(down: &HttpTransport, dispatcher: &Dispatcher, endpoint: on
     }
 }
 
-/// Posts the messages of the queue, many concurrently, so that messages may overtake each other. No message overtakes a
-/// notification, and a notification overtakes none: a cancellation refers to an earlier request, and requests rely on
-/// `notifications/initialized`.
+/// Posts the messages of the queue. Requests and answers are posted concurrently, and may overtake each other. A
+/// notification keeps its place: a cancellation must follow its request, and `notifications/initialized` must precede
+/// all further requests.
 async fn post_queued_messages(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) {
-    let posts = Arc::new(Semaphore::new(MAX_POSTS));
-    let mut running = tokio::task::JoinSet::new();
+    let post_permits = Arc::new(Semaphore::new(MAX_POSTS));
+    let mut running_posts = tokio::task::JoinSet::new();
     while let Some(message) = outgoing.recv().await {
-        let Ok(permit) = posts.clone().acquire_owned().await else {
+        let Ok(permit) = post_permits.clone().acquire_owned().await else {
             return;
         };
-        let keeps_order = matches!(envelope::peek(&message), Ok(Envelope::Notification { .. }));
-        if keeps_order {
+        let is_notification = matches!(envelope::peek(&message), Ok(Envelope::Notification { .. }));
+        if is_notification {
             // If the earlier posts take longer, the order is given up.
-            let _ = timeout(ORDER_TIMEOUT, async { while running.join_next().await.is_some() {} }).await;
+            let _ = timeout(ORDER_TIMEOUT, async { while running_posts.join_next().await.is_some() {} }).await;
         }
         // Forget the posts that have ended.
-        while running.try_join_next().is_some() {}
-        // Dropping `posting` ends the wait for `posted`.
-        let (poster, (posting, posted)) = (poster.clone(), oneshot::channel::<()>());
-        running.spawn(async move {
+        while running_posts.try_join_next().is_some() {}
+        // Dropping `post_guard` ends the wait for `post_end`.
+        let (poster, (post_guard, post_end)) = (poster.clone(), oneshot::channel::<()>());
+        running_posts.spawn(async move {
             let _permit = permit;
             poster.post(message).await;
-            drop(posting);
+            drop(post_guard);
         });
-        if keeps_order {
-            let _ = timeout(ORDER_TIMEOUT, posted).await;
+        if is_notification {
+            let _ = timeout(ORDER_TIMEOUT, post_end).await;
         }
     }
 }
@@ -136,10 +140,11 @@ struct Poster {
     up: HttpTransport,
     pending: Arc<PendingRequests>,
     inbound: Arc<Inbound>,
-    closed: Arc<Closed>,
+    connection_end: Arc<ConnectionEnd>,
 }
 
 impl Poster {
+    /// Posts one message, within [`POST_TIMEOUT`].
     async fn post(&self, message: Bytes) {
         let request = request_id(&message);
         match timeout(POST_TIMEOUT, self.up.deliver(message)).await {
@@ -159,7 +164,7 @@ impl Poster {
             None => self.inbound.warn(format!("a message could not be delivered: {error}")),
         }
         if error.ends_the_connection(self.pending.has_waiting_requests()) {
-            self.closed.close(error);
+            self.connection_end.close(error);
         }
     }
 }

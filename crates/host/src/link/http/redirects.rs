@@ -20,12 +20,12 @@ fn keeps_method(status: u16) -> bool {
 }
 
 /// Returns the error for a redirect that was not followed. `configured` is the URL in the server's configuration.
-pub(super) fn refused_error(status: u16, to: Option<&Url>, configured: &Url) -> LinkError {
-    const TRUST: &str = "if you trust that place, put its url into";
-    let (why, next) = match to {
+pub(super) fn refused_error(status: u16, target: Option<&Url>, configured: &Url) -> LinkError {
+    const PUT_IF_TRUSTED: &str = "if you trust that place, put its url into";
+    let (why, next) = match target {
         None => ("its `Location` names no url", "check the url in"),
-        Some(to) if to.origin() != configured.origin() => {
-            ("the headers of the entry may not reach another origin than that of its url", TRUST)
+        Some(target) if target.origin() != configured.origin() => {
+            ("the headers of the entry may not reach another origin than that of its url", PUT_IF_TRUSTED)
         }
         Some(_) if !keeps_method(status) => (
             "a redirect other than 307 and 308 loses the method and the body",
@@ -33,7 +33,7 @@ pub(super) fn refused_error(status: u16, to: Option<&Url>, configured: &Url) -> 
         ),
         Some(_) => ("there were more than 10 in a row", "the fault is in the server, or in the url in"),
     };
-    LinkError::Redirect { status, to: to.map_or_else(|| "nowhere".into(), place), why, next }
+    LinkError::Redirect { status, to: target.map_or_else(|| "nowhere".into(), place), why, next }
 }
 
 #[cfg(test)]

@@ -32,9 +32,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 struct Position {
     /// The id of the last event, to resume after it.
-    last_event: Option<HeaderValue>,
+    last_event_id: Option<HeaderValue>,
     /// How long the server asks to wait before a reconnect.
-    retry: Duration,
+    retry_wait: Duration,
     /// The number of connections since the last event.
     connections_without_event: u32,
     reconnects_left: u32,
@@ -42,16 +42,21 @@ struct Position {
 
 impl Position {
     fn new(reconnects: u32) -> Self {
-        Self { last_event: None, retry: SHORTEST_WAIT, connections_without_event: 0, reconnects_left: reconnects }
+        Self {
+            last_event_id: None,
+            retry_wait: SHORTEST_WAIT,
+            connections_without_event: 0,
+            reconnects_left: reconnects,
+        }
     }
 
     /// Updates the position from a stream that has ended: after which event to resume, and how long to wait first.
     fn update_from(&mut self, parser: &SseParser) {
         if let Some(id) = parser.last_event_id() {
-            self.last_event = HeaderValue::from_bytes(id.as_bytes()).ok().filter(|id| !id.is_empty());
+            self.last_event_id = HeaderValue::from_bytes(id.as_bytes()).ok().filter(|id| !id.is_empty());
         }
         if let Some(retry) = parser.retry() {
-            self.retry = Duration::from_millis(retry).clamp(SHORTEST_WAIT, LONGEST_WAIT);
+            self.retry_wait = Duration::from_millis(retry).clamp(SHORTEST_WAIT, LONGEST_WAIT);
         }
     }
 
@@ -63,7 +68,7 @@ impl Position {
         }
         self.reconnects_left -= 1;
         // Doubling more than 8 times would change nothing: by then, even the shortest wait exceeds the longest wait.
-        let wait = self.retry.saturating_mul(1 << self.connections_without_event.min(8)).min(LONGEST_WAIT);
+        let wait = self.retry_wait.saturating_mul(1 << self.connections_without_event.min(8)).min(LONGEST_WAIT);
         self.connections_without_event += 1;
         sleep(wait).await;
         true
@@ -147,8 +152,8 @@ impl HttpTransport {
                     return answer.map_err(into_invalid_event);
                 }
                 // Skip an event that is no message, as stdio skips such a line: the answer may be in the next event.
-                if let Err(bad) = peek(&data) {
-                    unreadable_event_error = Some(LinkError::InvalidEvent { why: bad.to_string() });
+                if let Err(bad_message) = peek(&data) {
+                    unreadable_event_error = Some(LinkError::InvalidEvent { why: bad_message.to_string() });
                 }
             }
             position.update_from(&events.parser);
@@ -164,7 +169,7 @@ impl HttpTransport {
     async fn resume(&self, position: &mut Position) -> Result<Response, LinkError> {
         let broken_error = |why: &str| LinkError::Broken { why: why.into() };
         let is_resumable = self.0.session_headers.load().era == Some(Era::Legacy);
-        if !is_resumable || position.last_event.is_none() {
+        if !is_resumable || position.last_event_id.is_none() {
             return Err(broken_error("the event stream ended before the answer"));
         }
         while position.wait_to_reconnect().await {
@@ -189,7 +194,7 @@ impl HttpTransport {
 
     /// Opens an event stream by GET, after the last event of `position`.
     async fn get_stream(&self, position: &Position) -> Result<Response, LinkError> {
-        let response = self.0.send(&Outgoing::Stream { last_event: position.last_event.as_ref() }).await?;
+        let response = self.0.send(&Outgoing::Stream { last_event: position.last_event_id.as_ref() }).await?;
         let response = self.0.check_status(response).await?;
         match media_type(response.headers()) {
             MediaType::Events => Ok(response),
@@ -198,16 +203,16 @@ impl HttpTransport {
     }
 
     /// Keeps the stream open on which a legacy server sends its own messages. The stream is optional: the host can use
-    /// a server without this stream, or whose stream keeps breaking. Notifies `opened` after the first try, whether
-    /// that try succeeded or not.
-    pub(super) async fn keep_standing_stream(&self, opened: oneshot::Sender<()>, sink: &Arc<dyn MessageSink>) {
+    /// a server that has no such stream, or whose stream keeps breaking. Notifies `first_try_done` after the first try,
+    /// even if that try failed.
+    pub(super) async fn keep_standing_stream(&self, first_try_done: oneshot::Sender<()>, sink: &Arc<dyn MessageSink>) {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
-        let (mut opened, mut was_open) = (Some(opened), false);
+        let (mut first_try_done, mut was_open) = (Some(first_try_done), false);
         loop {
             let response = self.get_stream(&position).await;
-            if let Some(opened) = opened.take() {
+            if let Some(first_try_done) = first_try_done.take() {
                 // This fails if the caller no longer waits.
-                let _ = opened.send(());
+                let _ = first_try_done.send(());
             }
             match response {
                 Ok(response) => {
@@ -220,7 +225,7 @@ impl HttpTransport {
                     if was_open {
                         self.close_if_required(&error);
                     }
-                    if self.0.closed.is_closed() {
+                    if self.0.connection_end.is_closed() {
                         return;
                     }
                 }
@@ -268,8 +273,8 @@ impl HttpTransport {
     }
 }
 
-/// Returns whether the standing stream may open later although it failed with this error now. All other errors are
-/// taken to mean that the server has no such stream, because servers do not always use the right status for that.
+/// Returns whether the standing stream may open later, although it failed with this error now. Any other error counts
+/// as a sign that the server has no such stream: servers do not always use the right status to say so.
 fn may_open_later(error: &LinkError) -> bool {
     matches!(
         error,
@@ -281,7 +286,7 @@ fn may_open_later(error: &LinkError) -> bool {
     )
 }
 
-/// Returns whether a server that refuses to resume a stream with this error would refuse later as well.
+/// Returns whether another try to resume a stream is useless after this error: the server would refuse again.
 fn is_permanent(error: &LinkError) -> bool {
     match error {
         LinkError::Http { status, .. } => (400..=499).contains(status) && *status != 408,

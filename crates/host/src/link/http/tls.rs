@@ -20,29 +20,30 @@ const CERTIFICATES_MAX_AGE: Duration = Duration::from_secs(10 * 60);
 const MAX_RESUMED_SERVERS: usize = 16;
 
 /// The versions of HTTP that a client offers, the best one first.
-const VERSIONS: &[&[u8]] = &[
+const HTTP_VERSIONS: &[&[u8]] = &[
     #[cfg(feature = "http2")]
     b"h2",
     b"http/1.1",
 ];
 
-/// The certificates of this process.
-static TRUSTED: Cached<ClientConfig> = Cached::empty();
+/// The configuration with the certificates that this machine trusts.
+static BASE_CONFIG: Cached<ClientConfig> = Cached::empty();
 
 /// Returns the configuration for a new client. It shares only the certificates with other clients.
 ///
 /// # Errors
 /// When the certificates cannot be read.
 pub(super) fn config() -> Result<ClientConfig, Error> {
-    let mut config = TRUSTED.get(read_certificates)?;
-    config.alpn_protocols = VERSIONS.iter().map(|version| version.to_vec()).collect();
+    let mut config = BASE_CONFIG.get(read_certificates)?;
+    config.alpn_protocols = HTTP_VERSIONS.iter().map(|version| version.to_vec()).collect();
     config.resumption = Resumption::in_memory_sessions(MAX_RESUMED_SERVERS);
     Ok(config)
 }
 
+/// Reads the certificates. Uses the cryptography that the program has installed, if there is one.
 fn read_certificates() -> Result<ClientConfig, Error> {
-    let installed = CryptoProvider::get_default().cloned();
-    let provider = installed.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
+    let installed_provider = CryptoProvider::get_default().cloned();
+    let provider = installed_provider.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_platform_verifier()?.with_no_client_auth())
 }

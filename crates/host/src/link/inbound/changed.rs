@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct ToolsChanged {
     is_set: AtomicBool,
-    wake: Notify,
-    /// Whether a listing has begun. A subscription that begins after the listing may have missed a change.
+    wake_waiter: Notify,
+    /// Whether a listing has begun. A subscription that begins later may have missed a change.
     listing_began: AtomicBool,
     subscription_began: Notify,
 }
@@ -18,7 +18,7 @@ impl ToolsChanged {
     /// Sets the flag.
     pub(crate) fn raise(&self) {
         self.is_set.store(true, Ordering::Release);
-        self.wake.notify_one();
+        self.wake_waiter.notify_one();
     }
 
     /// Notes that a listing of tools begins.
@@ -26,7 +26,8 @@ impl ToolsChanged {
         self.listing_began.store(true, Ordering::Release);
     }
 
-    /// Notes that a subscription to changes has begun.
+    /// Notes that a subscription to changes has begun. If a listing began before, sets the flag: the list may have
+    /// changed in between.
     pub(super) fn note_subscription(&self) {
         self.subscription_began.notify_one();
         if self.listing_began.load(Ordering::Acquire) {
@@ -47,7 +48,7 @@ impl ToolsChanged {
     /// Waits until the flag is set, and clears it. So any number of notifications counts as one change.
     pub(crate) async fn wait_and_clear(&self) {
         while !self.is_set.swap(false, Ordering::AcqRel) {
-            self.wake.notified().await;
+            self.wake_waiter.notified().await;
         }
     }
 }

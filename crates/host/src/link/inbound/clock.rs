@@ -19,11 +19,11 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(30);
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// How long the server may send nothing.
-    idle: Duration,
+    idle_limit: Duration,
     /// How long the request may take.
-    total: Duration,
-    /// The part of `total` that had passed before the clocks started.
-    spent: Duration,
+    total_limit: Duration,
+    /// The part of `total_limit` that had passed before the clocks started.
+    spent_before: Duration,
     /// The name of the request in the error.
     label: &'static str,
     state: Mutex<State>,
@@ -33,69 +33,70 @@ pub(crate) struct Clock {
 #[derive(Debug)]
 struct State {
     /// When the server last sent something.
-    last_heard: Instant,
+    last_message_at: Instant,
     /// The start of the request, moved forward by each pause.
-    started: Instant,
+    started_at: Instant,
     /// The number of [`Pause`] guards that exist now.
-    pauses: u32,
+    pause_count: u32,
     /// When the current pause began, or when its length so far was last added to the total.
     paused_at: Instant,
-    /// The total length of pauses so far.
-    paused_total: Duration,
+    /// The total length of the pauses so far.
+    total_pause: Duration,
 }
 
 impl State {
     /// Adds the current pause to the total, up to the limit.
     fn add_up_pause(&mut self) {
         let now = Instant::now();
-        let counted = (now - self.paused_at).min(LONGEST_PAUSE - self.paused_total);
-        if !counted.is_zero() {
+        let counted_pause = (now - self.paused_at).min(LONGEST_PAUSE - self.total_pause);
+        if !counted_pause.is_zero() {
             // After a pause, silence is measured from its end.
-            self.last_heard = self.last_heard.max(self.paused_at + counted);
-            self.started += counted;
-            self.paused_total += counted;
+            self.last_message_at = self.last_message_at.max(self.paused_at + counted_pause);
+            self.started_at += counted_pause;
+            self.total_pause += counted_pause;
         }
         self.paused_at = now;
     }
 }
 
 impl Clock {
-    /// Starts a clock that expires after `idle` of silence, and after `total` at the latest.
-    pub(crate) fn start(label: &'static str, idle: Duration, total: Duration) -> Self {
+    /// Starts a clock that expires after a silence of `idle_limit`, and after `total_limit` at the latest.
+    pub(crate) fn start(label: &'static str, idle_limit: Duration, total_limit: Duration) -> Self {
         let now = Instant::now();
         Self {
-            idle,
-            total,
-            spent: Duration::ZERO,
+            idle_limit,
+            total_limit,
+            spent_before: Duration::ZERO,
             label,
             state: Mutex::new(State {
-                last_heard: now,
-                started: now,
-                pauses: 0,
+                last_message_at: now,
+                started_at: now,
+                pause_count: 0,
                 paused_at: now,
-                paused_total: Duration::ZERO,
+                total_pause: Duration::ZERO,
             }),
             resumed: Notify::new(),
         }
     }
 
-    /// Counts `spent` as a part of the total time that has passed already. The error still names the whole limit.
-    pub(crate) fn with_spent(self, spent: Duration) -> Self {
-        Self { spent, ..self }
+    /// Counts `spent_before` as a part of the total limit that has passed already. The error still names the whole
+    /// limit.
+    pub(crate) fn with_spent(self, spent_before: Duration) -> Self {
+        Self { spent_before, ..self }
     }
 
     /// Restarts the clock of silence, because the server sent something.
     pub(crate) fn touch(&self) {
-        self.state.lock().last_heard = Instant::now();
+        self.state.lock().last_message_at = Instant::now();
     }
 
     /// Stops both clocks until the guard is dropped, or until they have been paused for [`LONGEST_PAUSE`] in total.
     pub(crate) fn pause(&self) -> Pause<'_> {
         let mut state = self.state.lock();
-        if state.pauses == 0 {
+        if state.pause_count == 0 {
             state.paused_at = Instant::now();
         }
-        state.pauses += 1;
+        state.pause_count += 1;
         Pause(self)
     }
 
@@ -105,14 +106,14 @@ impl Clock {
             let resumed = self.resumed.notified();
             let (idle_end, total_end, pause_left) = {
                 let mut state = self.state.lock();
-                let paused = state.pauses > 0;
-                if paused {
+                let is_paused = state.pause_count > 0;
+                if is_paused {
                     state.add_up_pause();
                 }
-                let pause_left = if paused { LONGEST_PAUSE - state.paused_total } else { Duration::ZERO };
+                let pause_left = if is_paused { LONGEST_PAUSE - state.total_pause } else { Duration::ZERO };
                 (
-                    deadline(state.last_heard, self.idle),
-                    deadline(state.started, self.total.saturating_sub(self.spent)),
+                    deadline(state.last_message_at, self.idle_limit),
+                    deadline(state.started_at, self.total_limit.saturating_sub(self.spent_before)),
                     pause_left,
                 )
             };
@@ -123,10 +124,10 @@ impl Clock {
             }
             let now = Instant::now();
             if total_end <= now {
-                return self.error(self.total, Setting::MaxCallTime);
+                return self.error(self.total_limit, Setting::MaxCallTime);
             }
             if idle_end <= now {
-                return self.error(self.idle, Setting::CallTimeout);
+                return self.error(self.idle_limit, Setting::CallTimeout);
             }
             tokio::select! {
                 () = sleep_until(idle_end.min(total_end)) => {}
@@ -147,8 +148,8 @@ pub(crate) struct Pause<'a>(&'a Clock);
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.pauses -= 1;
-        if state.pauses == 0 {
+        state.pause_count -= 1;
+        if state.pause_count == 0 {
             state.add_up_pause();
             drop(state);
             self.0.resumed.notify_waiters();

@@ -6,14 +6,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::link::error::LinkError;
 
-/// The reason for the end of a connection; set once, read by each task that waits for it.
+/// Whether a connection has ended, and why. The first task that notices the end sets it; all others can wait for it.
 #[derive(Debug, Default)]
-pub(crate) struct Closed {
+pub(crate) struct ConnectionEnd {
     token: CancellationToken,
     reason: OnceLock<LinkError>,
 }
 
-impl Closed {
+impl ConnectionEnd {
     /// Ends the connection for all its users. The first reason stays.
     pub(crate) fn close(&self, reason: LinkError) {
         let _ = self.reason.set(reason);

@@ -62,10 +62,10 @@ impl Refusal {
     }
 }
 
-/// Returns the client capabilities, which tell a server of this era what it may ask for.
+/// Returns the client capabilities. They tell a server of this era which questions it may ask.
 pub(crate) fn capabilities(abilities: Abilities, era: Era) -> Value {
-    let mut declared = Map::new();
-    let mut tasks = Map::new();
+    let mut declared_capabilities = Map::new();
+    let mut task_requests = Map::new();
     let mut elicitation = Map::new();
     if abilities.forms {
         elicitation.insert("form".into(), json!({}));
@@ -74,24 +74,23 @@ pub(crate) fn capabilities(abilities: Abilities, era: Era) -> Value {
         elicitation.insert("url".into(), json!({}));
     }
     if !elicitation.is_empty() {
-        declared.insert("elicitation".into(), Value::Object(elicitation));
-        tasks.insert("elicitation".into(), json!({"create": {}}));
+        declared_capabilities.insert("elicitation".into(), Value::Object(elicitation));
+        task_requests.insert("elicitation".into(), json!({"create": {}}));
     }
     if abilities.sampling {
-        declared.insert("sampling".into(), json!({}));
-        tasks.insert("sampling".into(), json!({"createMessage": {}}));
+        declared_capabilities.insert("sampling".into(), json!({}));
+        task_requests.insert("sampling".into(), json!({"createMessage": {}}));
     }
     if abilities.roots {
-        declared.insert("roots".into(), json!({}));
+        declared_capabilities.insert("roots".into(), json!({}));
     }
-    if era == Era::Legacy && !tasks.is_empty() {
-        declared.insert("tasks".into(), json!({"list": {}, "cancel": {}, "requests": tasks}));
+    if era == Era::Legacy && !task_requests.is_empty() {
+        declared_capabilities.insert("tasks".into(), json!({"list": {}, "cancel": {}, "requests": task_requests}));
     }
-    Value::Object(declared)
+    Value::Object(declared_capabilities)
 }
 
-/// Answers one question, within ten minutes. Refuses a question that needs an ability which the asker does not have,
-/// without asking the user.
+/// Answers one question, within ten minutes. Refuses a question at once if the asker lacks an ability that it needs.
 pub(crate) async fn answer(
     asker: &SharedAsker,
     questioner: Questioner<'_>,
@@ -124,6 +123,7 @@ async fn ask(asker: &SharedAsker, questioner: Questioner<'_>, method: &str, para
     }
 }
 
+/// Shows the user a form, or asks the user to open a page.
 async fn elicit(asker: &SharedAsker, questioner: Questioner<'_>, params: &Value) -> Result<Value, Refusal> {
     let abilities = asker.abilities();
     let message = params["message"].as_str().unwrap_or_default().to_owned();
@@ -157,8 +157,8 @@ async fn elicit(asker: &SharedAsker, questioner: Questioner<'_>, params: &Value)
 }
 
 /// Returns a URL that may be shown to the user: parsed and written again, so that the shown text is unambiguous. A page
-/// on this machine or in the local network is shown only if the server is there as well: any other server could use the
-/// user's browser to change the settings of the user's router.
+/// on this machine or in the local network is shown only if the server is there as well: a server elsewhere could use
+/// the user's browser, for example, to change the settings of a router.
 fn checked_page_url(url: &str, page_guard: Option<&Guard>) -> Result<String, Refusal> {
     let bad_scheme = || Refusal::new(INVALID_PARAMS, "only https URLs, or http on loopback, are shown");
     let url = Url::parse(url).map_err(|_| bad_scheme())?;

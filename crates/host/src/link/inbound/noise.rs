@@ -19,7 +19,7 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// Counts noise; `what` names its kind. Returns a warning for the first; later noise is only counted.
+    /// Counts noise; `what` names its kind. Returns a warning for the first noise, and `None` for later noise.
     pub(super) fn note(&self, what: &str, sample: &[u8]) -> Option<String> {
         if self.count.fetch_add(1, Ordering::Relaxed) > 0 {
             return None;
@@ -27,7 +27,7 @@ impl Noise {
         // Look at twice as much as is reported, because white space at the beginning is not reported.
         let sample = String::from_utf8_lossy(&sample[..sample.len().min(2 * SAMPLE_BYTES)]);
         let sample = beginning(&sample, SAMPLE_BYTES);
-        // This cannot fail: only the first noise comes here.
+        // This cannot fail: the code above returns for all later noise.
         let _ = self.first.set(quote(&format!("{what}: {sample}")));
         Some(format!("{what} was ignored: {sample}"))
     }
@@ -42,13 +42,13 @@ impl Noise {
     }
 }
 
-/// Returns at most `bytes` of `text`, cut between words if possible, because a filter would not recognise the first
+/// Returns at most `max_bytes` of `text`, cut between words if possible, because a filter would not recognise the first
 /// half of a secret.
-fn beginning(text: &str, bytes: usize) -> &str {
+fn beginning(text: &str, max_bytes: usize) -> &str {
     let text = text.trim();
-    if text.len() <= bytes {
+    if text.len() <= max_bytes {
         return text;
     }
-    let head = &text[..text.floor_char_boundary(bytes)];
+    let head = &text[..text.floor_char_boundary(max_bytes)];
     head.rfind(char::is_whitespace).map_or(head, |end| head[..end].trim_end())
 }

@@ -10,23 +10,23 @@ use serde_json::value::RawValue;
 use crate::link::{decode, inbound::Inbound};
 
 impl Inbound {
-    /// Handles `notifications/progress`. `stream_request` is the request of this host on whose stream it arrived, if
-    /// the transport knows that request.
+    /// Handles `notifications/progress`. `stream_request` is the request of this host on whose stream the notification
+    /// arrived, if the transport knows that request.
     pub(super) fn handle_progress(&self, params: Option<&RawValue>, stream_request: Option<i64>) {
         let Some((token, progress)) = params.and_then(decode::progress) else {
             return;
         };
-        let (request, of_stream) = {
+        let (request, stream_owner) = {
             let requests = &self.state.lock().requests;
-            let of_stream = stream_request.and_then(|id| requests.get(&id).cloned());
-            (requests.get(&token).cloned(), of_stream)
+            let stream_owner = stream_request.and_then(|id| requests.get(&id).cloned());
+            (requests.get(&token).cloned(), stream_owner)
         };
         let Some(request) = request else { return };
-        // Progress of one call that arrives on the stream of another call is ignored. A task is one call with several
-        // requests, which have one clock: its progress may arrive on the stream of the request for its result.
-        let is_of_this_call = stream_request.is_none_or(|id| id == token)
-            || of_stream.is_some_and(|other| Arc::ptr_eq(&other.clock, &request.clock));
-        if !is_of_this_call {
+        // Progress of one call that arrives on the stream of another call is ignored. A call that runs as a task has
+        // several requests with one clock: its progress may arrive on the stream of the request for its result.
+        let belongs_to_this_call = stream_request.is_none_or(|id| id == token)
+            || stream_owner.is_some_and(|other| Arc::ptr_eq(&other.clock, &request.clock));
+        if !belongs_to_this_call {
             return;
         }
         request.clock.touch();

@@ -21,6 +21,7 @@ pub(super) struct Question {
 }
 
 impl Question {
+    /// Answers the request, or starts the task as which the server wants it answered.
     pub(super) async fn answer(self) -> Result<Value, input::Refusal> {
         if self.method.starts_with("tasks/") {
             let reply = self.inbound.state.lock().tasks.handle(&self.method, &self.params)?;
@@ -36,14 +37,14 @@ impl Question {
         self.ask().await
     }
 
-    /// Asks the asker of the call that caused the request, with the clocks of waiting calls paused.
+    /// Has the asker of the call that caused the request answer. Pauses the clocks of waiting calls meanwhile.
     async fn ask(self) -> Result<Value, input::Refusal> {
         // A request for roots belongs to no call, unless it arrives on a call's stream.
         let belongs_to_no_call = self.stream_request.is_none() && self.method == "roots/list";
         let request = if belongs_to_no_call { None } else { self.inbound.request_for_question(self.stream_request)? };
         let asker = match &request {
-            // If only this asker may answer during its calls (`is_exclusive`), do not use the host's asker instead,
-            // even if this asker can answer nothing.
+            // Usually, the host's asker replaces an asker that can answer nothing. It does not if the asker of the call
+            // is exclusive, or if the question certainly belongs to the call.
             Some(request)
                 if self.stream_request.is_some() || request.asker.is_exclusive() || can_answer(&request.asker) =>
             {
@@ -60,22 +61,23 @@ impl Question {
         let request_of_caller = request.as_ref().filter(caller_is_known);
         let asker = request_of_caller.and_then(|request| asker.on_behalf_of(&request.caller)).unwrap_or(asker);
         // For a question that belongs to no call, a token that is never cancelled.
-        let abandoned = request.as_ref().map(|request| request.abandoned.clone()).unwrap_or_default();
+        let abandon_token = request.as_ref().map(|request| request.abandon_token.clone()).unwrap_or_default();
         // If the question may belong to any open request, pause the clocks of all open requests.
         let requests_to_pause = match (self.stream_request, request) {
             (Some(_), Some(request)) => vec![request],
             _ => self.inbound.open_requests(),
         };
-        let _paused: Vec<_> = requests_to_pause.iter().map(|request| request.clock.pause()).collect();
+        let _pauses: Vec<_> = requests_to_pause.iter().map(|request| request.clock.pause()).collect();
         let answer = input::answer(&asker, self.inbound.questioner(), &self.method, &self.params);
         tokio::select! {
             answer = answer => answer,
             // The caller no longer waits for the call that the question belongs to.
-            () = abandoned.cancelled() => Err(input::Refusal::unanswered()),
+            () = abandon_token.cancelled() => Err(input::Refusal::unanswered()),
         }
     }
 }
 
+/// Returns whether the asker has any ability.
 fn can_answer(asker: &SharedAsker) -> bool {
     asker.abilities() != Abilities::NONE
 }

@@ -8,33 +8,33 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     per_second: u16,
-    created: Instant,
-    /// The current second in one integer, so that it changes atomically: its start, in milliseconds since `created`,
+    created_at: Instant,
+    /// The current second in one integer, so that it changes atomically: its start, in milliseconds since `created_at`,
     /// and, in the lowest 16 bits, the number of allowed reports.
     second: AtomicU64,
-    dropped: AtomicU64,
+    dropped_count: AtomicU64,
 }
 
 impl RateLimiter {
     pub(crate) fn new(per_second: u16) -> Self {
-        Self { per_second, created: Instant::now(), second: AtomicU64::new(0), dropped: AtomicU64::new(0) }
+        Self { per_second, created_at: Instant::now(), second: AtomicU64::new(0), dropped_count: AtomicU64::new(0) }
     }
 
     /// Allows one more report, and returns how many reports were dropped since the last allowed report; `None` if the
     /// rate is exceeded.
     pub(crate) fn allow(&self) -> Option<u64> {
-        let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let counted = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
-            let (began, count) = (second >> 16, second & u64::from(u16::MAX));
+        let now = u64::try_from(self.created_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let update = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
+            let (start, count) = (second >> 16, second & u64::from(u16::MAX));
             // Another thread may have begun a new second after this thread read the clock, so `now` may be earlier.
-            let (began, count) = if now.saturating_sub(began) >= 1_000 { (now, 0) } else { (began, count) };
-            (count < u64::from(self.per_second)).then_some(began << 16 | (count + 1))
+            let (start, count) = if now.saturating_sub(start) >= 1_000 { (now, 0) } else { (start, count) };
+            (count < u64::from(self.per_second)).then_some(start << 16 | (count + 1))
         });
-        if counted.is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        if update.is_err() {
+            self.dropped_count.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        Some(self.dropped.swap(0, Ordering::Relaxed))
+        Some(self.dropped_count.swap(0, Ordering::Relaxed))
     }
 }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::link::inbound::input::Refusal;
 use crate::mcp::codes::{INVALID_PARAMS, METHOD_NOT_FOUND};
 
-/// How many tasks of a server are kept. A further task replaces the oldest finished task.
+/// The most tasks of a server. A further task replaces the oldest finished task.
 const MAX_TASKS: usize = 64;
 /// The poll interval that the server is asked to use.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -89,8 +89,8 @@ impl ClientTasks {
     /// Adds a task that ends when `stop` is cancelled.
     pub(super) fn begin(&mut self, ttl: Option<u64>, stop: &CancellationToken) -> Result<NewTask, Refusal> {
         if self.0.len() >= MAX_TASKS {
-            let finished = self.0.iter().find(|(_, task)| task.has_ended());
-            let Some(finished_id) = finished.map(|(id, _)| *id) else {
+            let finished_task = self.0.iter().find(|(_, task)| task.has_ended());
+            let Some(finished_id) = finished_task.map(|(id, _)| *id) else {
                 return Err(Refusal::busy("too many tasks are waiting"));
             };
             self.0.remove(&finished_id);
@@ -110,9 +110,9 @@ impl ClientTasks {
             let tasks: Vec<_> = self.0.iter().map(|(id, task)| task.describe(*id)).collect();
             return Ok(Reply::Immediate(json!({"tasks": tasks})));
         }
-        let name = params["taskId"].as_str().unwrap_or_default();
+        let task_name = params["taskId"].as_str().unwrap_or_default();
         let unknown_task = || Refusal::new(INVALID_PARAMS, "unknown task");
-        let id: u64 = name.strip_prefix("task-").and_then(|id| id.parse().ok()).ok_or_else(unknown_task)?;
+        let id: u64 = task_name.strip_prefix("task-").and_then(|id| id.parse().ok()).ok_or_else(unknown_task)?;
         let task = self.0.get(&id).ok_or_else(unknown_task)?;
         match method {
             "tasks/get" => Ok(Reply::Immediate(task.describe(id))),
@@ -121,7 +121,7 @@ impl ClientTasks {
                 task.cancel.cancel();
                 Ok(Reply::Immediate(task.describe(id)))
             }
-            "tasks/result" => Ok(Reply::TaskResult { task: name.to_owned(), outcome: task.outcome.clone() }),
+            "tasks/result" => Ok(Reply::TaskResult { task: task_name.to_owned(), outcome: task.outcome.clone() }),
             _ => Err(Refusal::new(METHOD_NOT_FOUND, "not supported")),
         }
     }
@@ -142,8 +142,8 @@ impl Task {
         }
     }
 
-    /// Returns the description of the task `id` for the server. The time of its last change is not stored: the time of
-    /// the description takes its place.
+    /// Returns the description of the task `id` for the server. It names the current time as that of the last change,
+    /// which is not stored.
     fn describe(&self, id: u64) -> Value {
         json!({
             "taskId": format!("task-{id}"),

@@ -19,8 +19,8 @@ use crate::{link::error::LinkError, principal::Principal, spec::ServerName};
 /// The most resources of one server that may have listeners at once.
 pub(crate) const MAX_RESOURCES_PER_SERVER: usize = 2_048;
 
-/// The most resources of one server that one member of a team may listen to at once, so that no member keeps all others
-/// out. The user of a machine with a single user may listen to [`MAX_RESOURCES_PER_SERVER`].
+/// The most resources of one server that one member of a team may listen to at once, so that no member can use up the
+/// limit for all. The user of a machine with a single user may listen to [`MAX_RESOURCES_PER_SERVER`].
 pub(crate) const MAX_RESOURCES_PER_MEMBER: usize = MAX_RESOURCES_PER_SERVER / 8;
 
 /// The reason why a listener cannot be added.
@@ -142,7 +142,7 @@ pub(crate) struct Topics {
 #[derive(Debug, Default)]
 struct State {
     topics: BTreeMap<String, Topic>,
-    /// For each member of a team, by key: the resources that they listen to, and with how many listeners.
+    /// For each member of a team, by key: the number of the member's listeners of each resource.
     shares: BTreeMap<String, BTreeMap<String, usize>>,
     /// The number of the newest topic or listener.
     last_number: u64,
@@ -260,26 +260,26 @@ impl Topics {
     /// have been missed.
     pub(crate) fn record_answer(&self, uri: &str, answer: Result<(), LinkError>) {
         if let Some(topic) = self.state.lock().topics.get_mut(uri) {
-            let state = match answer {
+            let new_state = match answer {
                 Ok(()) => SubscriptionState::Agreed,
                 Err(error) => SubscriptionState::Refused(error),
             };
-            let agreed = matches!(state, SubscriptionState::Agreed);
-            let previous = topic.subscription_state.send_replace(state);
-            if agreed && topic.has_agreed && !matches!(previous, SubscriptionState::Agreed) {
+            let is_agreed = matches!(new_state, SubscriptionState::Agreed);
+            let previous = topic.subscription_state.send_replace(new_state);
+            if is_agreed && topic.has_agreed && !matches!(previous, SubscriptionState::Agreed) {
                 topic.notify_listeners();
             }
-            topic.has_agreed |= agreed;
+            topic.has_agreed |= is_agreed;
         }
     }
 
     /// Records that a resource, or something below it, has changed.
     pub(crate) fn record_update(&self, uri: &str) {
-        let is_above = |topic: &str| {
-            let below = uri.strip_prefix(topic);
-            below.is_some_and(|rest| rest.is_empty() || topic.ends_with('/') || rest.starts_with(['/', '?', '#']))
+        let is_at_or_below_topic = |topic: &str| {
+            let suffix = uri.strip_prefix(topic);
+            suffix.is_some_and(|rest| rest.is_empty() || topic.ends_with('/') || rest.starts_with(['/', '?', '#']))
         };
-        for (_, topic) in self.state.lock().topics.iter().filter(|(topic, _)| is_above(topic)) {
+        for (_, topic) in self.state.lock().topics.iter().filter(|(topic, _)| is_at_or_below_topic(topic)) {
             topic.notify_listeners();
         }
     }

@@ -1,15 +1,15 @@
 //! Starts, watches and ends child processes, such as stdio servers. Knows nothing of MCP.
 //!
-//! [`spawn`] starts a program and returns four parts: its stdin and stdout, the [`StderrTail`] (always drained, the
-//! last 64 KiB kept) and the [`Handle`], which reports how the process ended and can end it.
+//! [`spawn`] starts a program and returns four parts: its stdin and stdout, the [`StderrTail`] (always drained; the
+//! last 64 KiB are stored) and the [`Handle`], which reports how the process ended and can end it.
 //!
 //! On Linux, servers are started with a [`Supervisor`]: no process that the program starts outlives it or the host; see
 //! [`supervisor`](super::supervisor). Without a supervisor, or on other systems, the program leads a process group, and
 //! the host ends that group. A process that left the group then survives. If the host is killed with `SIGKILL`, and the
 //! program does not end at the end of its stdin, all its processes survive.
 //!
-//! To notice that the process has ended, the host waits for the process, *not* for the end of its stdout: a process
-//! that it started may hold stdout open, and stdout may still hold output when the process has ended.
+//! The host waits for the end of the process itself, *not* for the end of its stdout: a descendant may hold stdout
+//! open, and stdout may still contain output when the process has ended.
 
 mod container;
 mod engine;
@@ -42,7 +42,8 @@ pub use stderr::{LineHook, StderrTail};
 /// A program to start, with its arguments and environment.
 #[derive(Clone)]
 pub struct ChildCommand {
-    /// A path (if it contains a slash; relative to `cwd`), or a name to look up in the `PATH` of `env`.
+    /// A path, if it contains a slash; it may be relative to `cwd`. Otherwise, a name to look up in the `PATH` of
+    /// `env`.
     pub program: OsString,
     /// The arguments after the program's own name.
     pub args: Vec<OsString>,
@@ -112,8 +113,8 @@ pub async fn spawn(
 ) -> Result<Child, SpawnError> {
     // The child must not find programs in its working folder when it searches `PATH` itself.
     for (_, path) in command.env.iter_mut().filter(|(name, _)| name == "PATH") {
-        if let Some(absolute) = absolute_path(path) {
-            *path = absolute;
+        if let Some(absolute_path) = absolute_path(path) {
+            *path = absolute_path;
         }
     }
     #[cfg(target_os = "linux")]
@@ -136,6 +137,6 @@ async fn on_blocking_thread<T: Send + 'static>(
     tasks: &TaskTracker,
     work: impl FnOnce() -> Result<T, SpawnError> + Send + 'static,
 ) -> Result<T, SpawnError> {
-    // The work does not panic and is not aborted: if it does not finish, the runtime is shutting down.
+    // An error means that the runtime is shutting down: the work does not panic, and no code aborts it.
     tasks.spawn_blocking(work).await.unwrap_or(Err(SpawnError::ShuttingDown))
 }

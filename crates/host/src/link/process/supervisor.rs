@@ -17,12 +17,12 @@ const LAST_RESERVED_FD: i32 = toolrack_supervisor::protocol::REPORTS_FD;
 /// The program to start as the supervisor of a server.
 ///
 /// Any program whose `main` begins with [`run_if_asked`] can be used, even [the running one](Self::this_program). The
-/// program is started for each server, so a small program is better: starting a program of 25 MB takes some 2 ms of
-/// processor time, and starting a program that only calls [`run_if_asked`] takes 0.7 ms.
+/// program is started for each server, so a small program is better. To start a program of 25 MB takes some 2 ms of
+/// processor time; to start one that only calls [`run_if_asked`] takes 0.7 ms.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     program: PathBuf,
-    /// The file of `program`, if `program` names a descriptor.
+    /// Keeps the descriptor open that `program` names, if it names one.
     _file: Option<Arc<File>>,
 }
 
@@ -46,8 +46,8 @@ impl Supervisor {
         // open until the end of the loop, so that the next clone is higher.
         let mut low_files = Vec::new();
         while file.as_raw_fd() <= LAST_RESERVED_FD {
-            let higher = file.try_clone()?;
-            low_files.push(std::mem::replace(&mut file, higher));
+            let higher_file = file.try_clone()?;
+            low_files.push(std::mem::replace(&mut file, higher_file));
         }
         Ok(Self { program: format!("/proc/self/fd/{}", file.as_raw_fd()).into(), _file: Some(Arc::new(file)) })
     }

@@ -35,7 +35,7 @@ const LEGACY: &str = "2025-11-25";
 /// All MCP versions of the legacy era, with which the host can work.
 const LEGACY_VERSIONS: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// The silence on a stream after which the host sends `initialize`, without giving up `server/discover`.
+/// How long the host waits on a stream for the answer to `server/discover` before it sends `initialize` as well.
 const INITIALIZE_AFTER: Duration = Duration::from_secs(2);
 
 /// The errors with which servers of the modern era answer `initialize`: invalid request, unknown method, invalid
@@ -51,6 +51,7 @@ pub(crate) struct ClientInfo {
 }
 
 impl ClientInfo {
+    /// Returns MCP's `clientInfo`.
     fn json(&self) -> Value {
         json!({"name": self.name, "version": self.version})
     }
@@ -99,7 +100,7 @@ pub(crate) async fn shake_hands(channel: &Channel, settings: &HandshakeSettings<
     Ok(session)
 }
 
-/// What the answer to `server/discover`, the probe for the modern era, says about the server.
+/// The meaning of the answer to `server/discover`, the probe for the modern era.
 enum Probe {
     Modern(Box<Session>),
     /// The server may be of the legacy era. The error is its answer to the probe.
@@ -131,13 +132,13 @@ impl Handshake<'_> {
             };
         }
         let mut discover = pin!(self.discover());
-        let probed = match &self.channel.transport {
+        let probe_outcome = match &self.channel.transport {
             LinkTransport::Duplex(_) => timeout(INITIALIZE_AFTER, &mut discover).await,
             LinkTransport::Http(http) => timeout(http.probe_timeout(), &mut discover).await,
             // A recording answers at once.
             LinkTransport::Recorded(_) => Ok(discover.as_mut().await),
         };
-        if let Ok(probe) = probed {
+        if let Ok(probe) = probe_outcome {
             return self.after_probe(probe?).await;
         }
         let mut initialize = pin!(self.initialize());
@@ -162,9 +163,9 @@ impl Handshake<'_> {
         }
     }
 
-    /// Sends `server/discover`. If the server refuses the version, a client chooses another one from the list in the
-    /// refusal. The host knows only one version of the modern era; if that is in the list, the host sends the same
-    /// request once more.
+    /// Sends `server/discover`. If the server refuses the version, its refusal lists others, from which a client
+    /// chooses. The host knows only one version of the modern era. If the list contains that version, the host sends
+    /// the same request once more.
     async fn discover(&self) -> Result<Probe, LinkError> {
         if let LinkTransport::Http(http) = &self.channel.transport {
             http.set_protocol(Era::Modern, Some(MODERN));
@@ -226,8 +227,8 @@ impl Handshake<'_> {
 }
 
 /// Returns whether a server that answers `initialize` with this error may be of the modern era, which lacks the method.
-/// Any JSON-RPC error may mean that; so may, over Streamable HTTP, any status that means failure. On other transports,
-/// such a status does not come from a server of the modern era; all other errors are no answer to the request.
+/// Any JSON-RPC error may mean that. A status that means failure may mean that only over Streamable HTTP, because the
+/// modern era has no other HTTP transport. Any other error is no answer to the request.
 fn may_be_modern(transport: &LinkTransport, error: &LinkError) -> bool {
     match error {
         LinkError::Rpc(_) => true,
@@ -236,17 +237,19 @@ fn may_be_modern(transport: &LinkTransport, error: &LinkError) -> bool {
     }
 }
 
-/// Returns the outcome of `initialize` after the probe failed with `probe_error`. A server that does not know
-/// `initialize` is of the modern era. The outcome is then `probe_error`, if that says more than the answer to
-/// `initialize`.
-fn outcome_after_probe(probe_error: LinkError, initialized: Result<Session, LinkError>) -> Result<Session, LinkError> {
+/// Returns the outcome of the handshake after the probe failed with `probe_error`. If the server refuses `initialize`
+/// as well, it is of the modern era; the outcome is then the more informative of the two errors.
+fn outcome_after_probe(
+    probe_error: LinkError,
+    initialize_outcome: Result<Session, LinkError>,
+) -> Result<Session, LinkError> {
     let refuses_initialize = |error: &LinkError| match error {
         LinkError::Rpc(error) => INITIALIZE_REFUSALS.contains(&error.code),
         LinkError::Http { status, .. } => matches!(status, 400..=499),
         _ => false,
     };
-    // Both requests were refused. The error of the probe explains more if it is no JSON-RPC error. Of two JSON-RPC
-    // errors, the probe's explains more if only `initialize` was an unknown method.
+    // The error of the probe says more if it is not a JSON-RPC error. Of two JSON-RPC errors, the probe's says more if
+    // only `initialize` was an unknown method.
     let probe_says_more = |error: &LinkError| match (&probe_error, error) {
         (LinkError::Rpc(probe_error), LinkError::Rpc(error)) => {
             error.code == METHOD_NOT_FOUND && probe_error.code != METHOD_NOT_FOUND
@@ -254,15 +257,15 @@ fn outcome_after_probe(probe_error: LinkError, initialized: Result<Session, Link
         (LinkError::Rpc(_), _) => false,
         _ => true,
     };
-    match initialized {
+    match initialize_outcome {
         Err(error) if refuses_initialize(&error) && probe_says_more(&error) => Err(probe_error),
-        answer => answer,
+        outcome => outcome,
     }
 }
 
 /// Classifies the answer to `server/discover`: modern, legacy, or a failure that is neither.
 ///
-/// The server may be of the legacy era if something answered, but not as the modern era requires:
+/// The server may be of the legacy era if it answered in a way that the modern era does not allow:
 /// - with a JSON-RPC error, except for those below that only the modern era has;
 /// - with a result or bytes that are no answer to the probe;
 /// - with a status that means failure, or by breaking off the one request.
@@ -329,13 +332,13 @@ fn session_from_answer(era: Era, version: &str, answer: &Value) -> Session {
 
 /// Returns the capabilities that the server declares. If they cannot be parsed, only tools count as declared, so that
 /// the host still lists them.
-fn parse_capabilities(declared: &Value) -> Capabilities {
-    let readable = declared.is_object().then(|| serde_json::from_value(declared.clone()).ok()).flatten();
-    readable.unwrap_or_else(|| Capabilities { tools: Some(json!({})), ..Capabilities::default() })
+fn parse_capabilities(json: &Value) -> Capabilities {
+    let capabilities = json.is_object().then(|| serde_json::from_value(json.clone()).ok()).flatten();
+    capabilities.unwrap_or_else(|| Capabilities { tools: Some(json!({})), ..Capabilities::default() })
 }
 
-/// Returns whether the era probe may have made a child process end, so that the caller should start it once more and
-/// begin with `initialize`.
+/// Returns whether a child process may have ended because of the era probe. If so, the caller should start it once
+/// more, and begin with `initialize`.
 pub(crate) fn ended_by_probe(error: &LinkError, protocol: Protocol, first_era: Era) -> bool {
     protocol == Protocol::Auto
         && first_era == Era::Modern

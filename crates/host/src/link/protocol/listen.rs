@@ -28,29 +28,30 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 
 impl Link {
-    /// Begins to listen, until the connection ends. The future ends when the standing stream of legacy HTTP is open or
-    /// has failed, or when the subscription is acknowledged or refused; immediately if there is neither.
+    /// Begins to listen, until the connection ends. The returned future ends when the standing stream of legacy HTTP is
+    /// open or has failed, or when the server has acknowledged or refused the subscription. It ends immediately if the
+    /// connection has neither.
     pub(crate) fn listen(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut opened: Option<oneshot::Receiver<()>> = None;
-        let mut subscribed = None;
+        let mut stream_opened: Option<oneshot::Receiver<()>> = None;
+        let mut subscribing_inbound = None;
         if self.channel().inbound.topics().is_some() {
             self.stay_subscribed_to_resources();
         }
         match (&self.channel().transport, self.session().era) {
-            (LinkTransport::Http(http), Era::Legacy) if http.has_session() => opened = Some(http.listen()),
+            (LinkTransport::Http(http), Era::Legacy) if http.has_session() => stream_opened = Some(http.listen()),
             (_, Era::Modern) if self.announced_lists().next().is_some() => {
                 let link = self.clone();
                 self.spawn(async move { link.stay_subscribed_to_lists().await });
-                subscribed = Some(self.channel().inbound.clone());
+                subscribing_inbound = Some(self.channel().inbound.clone());
             }
             _ => {}
         }
         async move {
-            if let Some(opened) = opened {
+            if let Some(stream_opened) = stream_opened {
                 // An error means that the connection has ended, which ends the wait as well.
-                let _ = opened.await;
+                let _ = stream_opened.await;
             }
-            if let Some(inbound) = subscribed {
+            if let Some(inbound) = subscribing_inbound {
                 inbound.tools_changed.subscribed().await;
             }
         }
@@ -71,23 +72,23 @@ impl Link {
         let filter = json!({ "notifications": members });
         let mut wait = FIRST_WAIT;
         loop {
-            let began = Instant::now();
+            let start = Instant::now();
             let request = NewRequest::new("subscriptions/listen", &filter).with_meta(&meta);
-            let ended = self.channel().listen(request).await;
+            let answer = self.channel().listen(request).await;
             self.channel().inbound.tools_changed.note_no_subscription();
-            match ended {
+            match answer {
                 Err(LinkError::Rpc(error)) if error.code == METHOD_NOT_FOUND => return,
                 _ if self.is_closed() => return,
                 _ => {}
             }
-            wait = next_wait(wait, began.elapsed());
+            wait = next_wait(wait, start.elapsed());
             sleep(wait).await;
         }
     }
 }
 
-/// Returns the wait before the next subscription: the first wait after a stable subscription, else twice the last wait.
-/// `lasted` is how long the last subscription lasted.
-pub(super) fn next_wait(last_wait: Duration, lasted: Duration) -> Duration {
-    if lasted >= STABLE_AFTER { FIRST_WAIT } else { (last_wait * 2).min(LONGEST_WAIT) }
+/// Returns the wait before the next subscription: [`FIRST_WAIT`] after a stable subscription, else twice the last wait.
+/// The last subscription lasted for `last_duration`.
+pub(super) fn next_wait(last_wait: Duration, last_duration: Duration) -> Duration {
+    if last_duration >= STABLE_AFTER { FIRST_WAIT } else { (last_wait * 2).min(LONGEST_WAIT) }
 }

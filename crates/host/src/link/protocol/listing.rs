@@ -1,6 +1,6 @@
-//! Reads whole lists, page by page. The number of pages, items and bytes and the time are limited. A list beyond a
-//! limit is an error, and is never cut silently. A repeated cursor (the server's name for the next page) is an error as
-//! well, except for the empty cursor of a server without pages.
+//! Reads whole lists, page by page, within limits of pages, items, bytes and time. A list beyond a limit is an error,
+//! and is never cut silently. A repeated cursor (the server's name for the next page) is an error as well, except for
+//! the empty cursor of a server without pages.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -22,20 +22,20 @@ const TOOLS: &str = "tools/list";
 /// A list in the form in which it is stored while its server does not run.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct StoredList<'a> {
-    /// Whether the server requires that headers repeat some arguments.
+    /// Whether the server requires headers that repeat some arguments of a call.
     headers: bool,
     #[serde(borrow)]
     tools: Vec<&'a RawValue>,
 }
 
 impl Listed {
-    /// Restores a list from the bytes of [`Listed::kept`], without a connection. Returns `None` if the bytes have
-    /// another form.
-    pub(crate) fn from_stored(stored: &[u8], limits: &Limits) -> Option<Self> {
-        let stored: StoredList<'_> = serde_json::from_slice(stored).ok()?;
-        let mut listed = Self::default();
-        listed.add_tools(&stored.tools, stored.headers, limits, &mut HashSet::new());
-        Some(listed)
+    /// Restores a list from the bytes of [`Listed::bytes_to_store`], without a connection. Returns `None` if the bytes
+    /// have another form.
+    pub(crate) fn from_stored(bytes: &[u8], limits: &Limits) -> Option<Self> {
+        let stored_list: StoredList<'_> = serde_json::from_slice(bytes).ok()?;
+        let mut tool_list = Self::default();
+        tool_list.add_tools(&stored_list.tools, stored_list.headers, limits, &mut HashSet::new());
+        Some(tool_list)
     }
 
     /// Adds tools. A tool that cannot be parsed is listed as unusable, and does not affect the others. `seen_names`
@@ -59,7 +59,7 @@ impl Listed {
 
 impl Link {
     /// Lists all tools. A tool that cannot be parsed is listed as unusable, and does not affect the others. If
-    /// `keep_raw` is set, stores the raw list in [`Listed::kept`].
+    /// `keep_raw` is set, stores the raw list in [`Listed::bytes_to_store`].
     pub(crate) async fn list_tools(&self, keep_raw: bool) -> Result<Listed, LinkError> {
         let mut listed = Listed::default();
         let declares_tools = self.session().capabilities.tools.is_some();
@@ -72,7 +72,7 @@ impl Link {
         let needs_headers = self.needs_param_headers();
         let pages = self.request_pages(TOOLS, "tools", |page, items| {
             let ttl = ttl(page);
-            fresh_for = Some(fresh_for.map_or(ttl, |fresh: Duration| fresh.min(ttl)));
+            fresh_for = Some(fresh_for.map_or(ttl, |shortest: Duration| shortest.min(ttl)));
             listed.add_tools(items, needs_headers, self.limits(), &mut seen_names);
             if keep_raw {
                 raw_tools.extend(items.iter().map(|raw| (*raw).to_owned()));
@@ -87,7 +87,7 @@ impl Link {
         listed.fresh_for = fresh_for.unwrap_or_default();
         let stored_list = keep_raw
             .then(|| StoredList { headers: needs_headers, tools: raw_tools.iter().map(|raw| &**raw).collect() });
-        listed.kept = stored_list.and_then(|list| serde_json::to_vec(&list).ok()).map(Bytes::from);
+        listed.bytes_to_store = stored_list.and_then(|list| serde_json::to_vec(&list).ok()).map(Bytes::from);
         Ok(listed)
     }
 
@@ -102,8 +102,8 @@ impl Link {
         let (mut items, mut left_out, mut first_problem) = (Vec::new(), 0, None);
         self.request_pages(method, field, |_, raw_items| {
             for raw in raw_items {
-                let read = || decode::raw_object(raw).map_err(|error| format!("it cannot be read: {error}"));
-                match check_depth(raw, self.limits()).and_then(|()| read()) {
+                let parse_item = || decode::raw_object(raw).map_err(|error| format!("it cannot be read: {error}"));
+                match check_depth(raw, self.limits()).and_then(|()| parse_item()) {
                     Ok(item) => items.push(item),
                     Err(why) => {
                         left_out += 1;
@@ -132,7 +132,7 @@ impl Link {
             let _permit = if method == TOOLS { None } else { Some(self.request_permit().await?) };
             let meta = self.meta_for(&self.0.asker);
             let bound = Bound::of_whole_list(self.limits());
-            let (mut cursors, mut items, mut bytes) = (HashSet::new(), 0, 0);
+            let (mut seen_cursors, mut item_count, mut byte_count) = (HashSet::new(), 0, 0);
             let mut params = json!({});
             let mut first_page: Option<Bytes> = None;
             for _ in 0..self.limits().pages {
@@ -144,25 +144,25 @@ impl Link {
                 }
                 first_page.get_or_insert_with(|| page.clone());
                 // Count the whole page with its cursor, because cursors are stored as well.
-                bytes += page.len();
-                if bytes > bound.bytes {
-                    return Err(bound.too_large("LIST_TOO_LARGE", "the list, all pages together,", bytes as u64));
+                byte_count += page.len();
+                if byte_count > bound.bytes {
+                    return Err(bound.too_large("LIST_TOO_LARGE", "the list, all pages together,", byte_count as u64));
                 }
-                let next = {
-                    let decoded = decode::page(&page, field)?;
-                    items += decoded.items.len();
-                    if items > self.limits().items {
+                let next_cursor = {
+                    let decoded_page = decode::page(&page, field)?;
+                    item_count += decoded_page.items.len();
+                    if item_count > self.limits().items {
                         return Err(too_many_error("items", self.limits().items, Setting::MaxListItems));
                     }
-                    handle_page(&page, &decoded.items);
-                    if decoded.is_cut {
+                    handle_page(&page, &decoded_page.items);
+                    if decoded_page.is_cut {
                         let why = "the `nextCursor` of a page is not text";
                         self.channel().inbound.warn(format!("there may be more in {method} than is shown: {why}"));
                     }
-                    decoded.next_cursor
+                    decoded_page.next_cursor
                 };
-                let Some(cursor) = next else { return Ok(()) };
-                if !cursors.insert(cursor.clone()) {
+                let Some(cursor) = next_cursor else { return Ok(()) };
+                if !seen_cursors.insert(cursor.clone()) {
                     return Err(LinkError::protocol(format!("{method} gives the same cursor twice")));
                 }
                 params = json!({ "cursor": cursor });
@@ -221,8 +221,8 @@ fn item_name(raw: &RawValue) -> String {
     struct Named {
         name: String,
     }
-    let named = serde_json::from_str::<Named>(raw.get());
-    named.map_or_else(|_| "(without a name)".into(), |named| quote(&named.name))
+    let named_item = serde_json::from_str::<Named>(raw.get());
+    named_item.map_or_else(|_| "(without a name)".into(), |named_item| quote(&named_item.name))
 }
 
 #[cfg(test)]

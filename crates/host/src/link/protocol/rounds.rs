@@ -1,7 +1,8 @@
 //! Runs one call to its final answer. On the way there may be input rounds (MCP 2026-07-28: the server answers with
 //! questions, and the host sends the call again with the answers), URL elicitations (2025-11-25, error -32042: the user
 //! opens a page first) and a task (2025-11-25: the server answers later). The call's idle and total time limits cover
-//! all of these. A step that has an answer is not sent again.
+//! all of these. A step that has an answer is not sent again. An *asker* is the part of the program that puts the
+//! questions to a user.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +44,7 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 /// A request that may take several rounds: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
 pub(crate) struct Request {
     pub(crate) method: &'static str,
-    /// How error messages name what is awaited, such as `the call`.
+    /// The name of the request in error messages, such as `the call`.
     pub(crate) label: &'static str,
     /// The tool's name, the prompt's name or the URI; for a completion, only a label.
     pub(crate) name: String,
@@ -83,6 +84,7 @@ impl Link {
         }
     }
 
+    /// Sends the request once for each round, until the answer is final.
     async fn run_rounds(&self, mut request: Request, clock: &Arc<Clock>) -> Result<Bytes, LinkError> {
         let _permit = self.request_permit().await?;
         // For a call without its own asker, this is the host's asker, which may have fewer abilities here than in other
@@ -110,8 +112,8 @@ impl Link {
                 let (asker, caller) = (request.asker.clone(), request.caller.clone());
                 OpenRequest::new(clock.clone(), asker, caller, request.on_progress.clone())
             };
-            let mut registered = self.channel().register(open_request());
-            let result = match self.channel().send_registered(new_request, &mut registered).await {
+            let mut registered_request = self.channel().register(open_request());
+            let result = match self.channel().send_registered(new_request, &mut registered_request).await {
                 Err(LinkError::Rpc(error)) if error.code == URL_ELICITATION_REQUIRED => {
                     self.visit_urls(error, &request, clock).await?;
                     continue;
@@ -130,27 +132,27 @@ impl Link {
             match decode::answer(&result)? {
                 Answer::Complete => return Ok(result),
                 Answer::InputRequired(required) => self.give_input(required, &mut request, clock).await?,
-                // The server reports the task's progress with the progress token of this call, so `registered` must
-                // live while the task is followed.
+                // The server reports the task's progress with the progress token of this call, so keep
+                // `registered_request` while the task is followed.
                 Answer::Task(task) => return Box::pin(self.follow_task(task, open_request())).await,
             }
         }
         Err(LinkError::protocol(format!("it asked for input more than {MAX_ROUNDS} times")))
     }
 
-    /// Answers the questions of a round and prepares the next round: replaces the parameters `inputResponses` and
-    /// `requestState`, and keeps nothing of their earlier values.
+    /// Answers the questions of a round, and prepares the next round: replaces the parameters `inputResponses` and
+    /// `requestState` of the last one.
     async fn give_input(&self, required: InputRequired, request: &mut Request, clock: &Clock) -> Result<(), LinkError> {
         if required.input_requests.is_empty() && required.request_state.is_none() {
             return Err(LinkError::protocol("input_required without a question"));
         }
         if required.input_requests.len() > MAX_QUESTIONS {
-            let asked = required.input_requests.len();
+            let count = required.input_requests.len();
             return Err(LinkError::protocol(format!(
-                "it asked {asked} questions at once; the most are {MAX_QUESTIONS}"
+                "it asked {count} questions at once; the most are {MAX_QUESTIONS}"
             )));
         }
-        let _paused = clock.pause();
+        let _pause = clock.pause();
         let (asker, server) = (&request.asker_for_caller(), self.channel().inbound.questioner());
         let answers = required.input_requests.iter().map(|(key, question)| async move {
             let method = question["method"].as_str().unwrap_or_default();
@@ -174,7 +176,7 @@ impl Link {
         request.params.shift_remove("inputResponses");
         request.params.shift_remove("requestState");
         if answers.is_empty() {
-            // A server that asks nothing and only wants the request again is overloaded: wait a moment.
+            // The server asks nothing and only wants the request again, so it is probably busy: wait a moment.
             sleep(SHORTEST_POLL).await;
         } else {
             request.params.insert("inputResponses".into(), Value::Object(answers));
@@ -190,7 +192,7 @@ impl Link {
     async fn visit_urls(&self, error: RpcError, request: &Request, clock: &Clock) -> Result<(), LinkError> {
         let questions = error.data.as_ref().and_then(|data| data["elicitations"].as_array()).cloned();
         let questions = questions.filter(|questions| !questions.is_empty()).ok_or(LinkError::Rpc(error.clone()))?;
-        let _paused = clock.pause();
+        let _pause = clock.pause();
         for question in questions.iter().take(MAX_PAGES) {
             let server = self.channel().inbound.questioner();
             let answer = input::answer(&request.asker_for_caller(), server, "elicitation/create", question).await;
@@ -206,21 +208,22 @@ impl Link {
         let id = task["taskId"].as_str().ok_or_else(|| LinkError::protocol("a task without an id"))?.to_owned();
         let params = json!({ "taskId": id });
         let mut cancel_on_drop = CancelTaskOnDrop { link: self, task: Some(id) };
-        let mut poll = task["pollInterval"].as_u64();
+        let mut poll_interval = task["pollInterval"].as_u64();
         let mut status = task["status"].as_str().unwrap_or_default().to_owned();
         while status == "working" {
-            let wait = poll.map_or(DEFAULT_POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL);
+            let wait = poll_interval.map_or(DEFAULT_POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL);
             sleep(wait).await;
             let answer = self.channel().request(NewRequest::new("tasks/get", &params)).await?;
             open_request.clock.touch();
-            // An answer that cannot be read ends the loop; `tasks/result` then tells how the task ended.
+            // An answer that cannot be parsed ends the loop; `tasks/result` then says how the task ended.
             let task: Value = serde_json::from_slice(&answer).unwrap_or(Value::Null);
             status = task["status"].as_str().unwrap_or_default().to_owned();
-            poll = task["pollInterval"].as_u64().or(poll);
+            poll_interval = task["pollInterval"].as_u64().or(poll_interval);
         }
         // `tasks/result` waits for the end of the task. A task that needs input asks questions meanwhile.
-        let mut registered = self.channel().register(open_request);
-        let result = self.channel().send_registered(NewRequest::new("tasks/result", &params), &mut registered).await;
+        let mut registered_request = self.channel().register(open_request);
+        let result =
+            self.channel().send_registered(NewRequest::new("tasks/result", &params), &mut registered_request).await;
         cancel_on_drop.task = None;
         result
     }

@@ -39,11 +39,11 @@ impl Link {
             return Err(refusal_error("the server does not report changes of its resources"));
         }
         self.stay_subscribed_to_resources();
-        let after = self.timeouts().call;
-        let decided = state.wait_for(|state| !matches!(state, SubscriptionState::Pending));
+        let time_limit = self.timeouts().call;
+        let decision = state.wait_for(|state| !matches!(state, SubscriptionState::Pending));
         tokio::select! {
             reason = self.closed() => Err(reason),
-            decided = timeout(after, decided) => match decided {
+            decision = timeout(time_limit, decision) => match decision {
                 Ok(Ok(state)) => match &*state {
                     SubscriptionState::Refused(error) => Err(error.clone()),
                     _ => Ok(()),
@@ -73,29 +73,33 @@ impl Link {
 
     /// Subscribes to each desired resource, and unsubscribes from each that is no longer desired (legacy era).
     async fn subscribe_each(&self, topics: &Arc<Topics>) {
-        let (mut requested, mut refused) = (Subscriptions::new(), Subscriptions::new());
+        let (mut requested_subscriptions, mut refused_subscriptions) = (Subscriptions::new(), Subscriptions::new());
         loop {
             let desired = topics.desired();
             // A subscription that the server refused needs no end.
-            for (uri, _) in requested.difference(&desired).filter(|undesired| !refused.remove(undesired)) {
+            for (uri, _) in requested_subscriptions
+                .difference(&desired)
+                .filter(|undesired| !refused_subscriptions.remove(undesired))
+            {
                 // If this fails, the server reports changes without listeners.
                 let _ = self.request_for("resources/unsubscribe", uri).await;
             }
-            for new @ (uri, _) in desired.difference(&requested) {
+            for new_subscription @ (uri, _) in desired.difference(&requested_subscriptions) {
                 let answer = self.request_for("resources/subscribe", uri).await;
                 if answer.is_err() && self.is_closed() {
                     return;
                 }
                 if answer.is_err() {
-                    refused.insert(new.clone());
+                    refused_subscriptions.insert(new_subscription.clone());
                 }
                 topics.record_answer(uri, answer.map(drop));
             }
-            requested = desired;
+            requested_subscriptions = desired;
             topics.wait_for_change().await;
         }
     }
 
+    /// Sends a request about one resource, within the time-out of a call.
     async fn request_for(&self, method: &'static str, uri: &str) -> RawAnswer {
         let (params, after) = (json!({ "uri": uri }), self.timeouts().call);
         timeout(after, self.channel().request(NewRequest::new(method, &params)))
@@ -103,49 +107,51 @@ impl Link {
             .map_err(|_| self.timeout_error())?
     }
 
-    /// Keeps one standing request for all desired resources (modern era).
+    /// Keeps one request open that covers all desired resources (modern era).
     async fn subscribe_all(&self, topics: &Arc<Topics>) {
         let meta = self.meta_for(&self.0.asker);
         let mut wait = FIRST_WAIT;
-        let mut standing: Option<StandingRequest<'_>> = None;
+        let mut standing_request: Option<StandingRequest<'_>> = None;
         loop {
             let desired = topics.desired();
             if desired.is_empty() {
-                standing = None;
+                standing_request = None;
                 topics.wait_for_change().await;
                 continue;
             }
-            let began = Instant::now();
+            let start = Instant::now();
             // The error for the resources that the server has not agreed to; `None` if it has not answered.
-            let not_agreed_error = match self.replace_standing_request(&meta, &desired, &mut standing).await {
+            let not_agreed_error = match self.replace_standing_request(&meta, &desired, &mut standing_request).await {
                 Ok(()) => Some(refusal_error("the server does not report changes of this resource")),
                 Err(error @ LinkError::Rpc(_)) => Some(error),
                 Err(_) => None,
             };
-            let mut lasted = Duration::ZERO;
+            let mut last_duration = Duration::ZERO;
             if let Some(not_agreed_error) = not_agreed_error {
                 for (uri, _) in &desired {
                     // The earlier subscription stays valid when the server refuses the new one.
-                    let is_agreed = standing.as_ref().is_some_and(|standing| standing.resources.contains(uri));
+                    let is_agreed = standing_request
+                        .as_ref()
+                        .is_some_and(|standing_request| standing_request.resources.contains(uri));
                     topics.record_answer(uri, if is_agreed { Ok(()) } else { Err(not_agreed_error.clone()) });
                 }
                 tokio::select! {
                     () = wait_until_changed(&desired, topics) => continue,
-                    _ = standing_request_ended(&mut standing) => lasted = began.elapsed(),
+                    _ = standing_request_ended(&mut standing_request) => last_duration = start.elapsed(),
                 }
             }
             if self.is_closed() {
                 return;
             }
-            if standing.is_none() {
+            if standing_request.is_none() {
                 topics.reset();
             }
-            wait = next_wait(wait, lasted);
+            wait = next_wait(wait, last_duration);
             tokio::select! {
                 () = sleep(wait) => {}
                 // A change of the desired resources cuts a longer wait short.
                 () = async { tokio::join!(sleep(FIRST_WAIT), wait_until_changed(&desired, topics)); } => {}
-                _ = standing_request_ended(&mut standing) => topics.reset(),
+                _ = standing_request_ended(&mut standing_request) => topics.reset(),
             }
         }
     }
@@ -156,21 +162,21 @@ impl Link {
         &'a self,
         meta: &'a str,
         desired: &Subscriptions,
-        standing: &mut Option<StandingRequest<'a>>,
+        standing_request: &mut Option<StandingRequest<'a>>,
     ) -> Result<(), LinkError> {
         let uris: Vec<_> = desired.iter().map(|(uri, _)| uri).collect();
         let filter: Value = json!({ "notifications": { "resourceSubscriptions": uris } });
-        let (mut acknowledged, request) =
+        let (mut acknowledgement, request) =
             self.channel().subscribe(NewRequest::new("subscriptions/listen", filter).with_meta(meta));
         let mut request = request.boxed();
         let deadline = sleep(self.timeouts().call);
         tokio::pin!(deadline);
         loop {
             tokio::select! {
-                resources = &mut acknowledged => {
+                resources = &mut acknowledgement => {
                     // The sender is dropped without resources only together with the connection.
                     let resources = resources.unwrap_or_default().into_iter().collect();
-                    *standing = Some(StandingRequest { request, resources });
+                    *standing_request = Some(StandingRequest { request, resources });
                     return Ok(());
                 }
                 answer = &mut request => return match answer {
@@ -178,7 +184,7 @@ impl Link {
                     Err(error) => Err(error),
                 },
                 () = &mut deadline => return Err(self.timeout_error()),
-                _ = standing_request_ended(standing) => {}
+                _ = standing_request_ended(standing_request) => {}
             }
         }
     }
@@ -194,7 +200,7 @@ struct StandingRequest<'a> {
     resources: BTreeSet<String>,
 }
 
-/// Waits until the desired resources are others than `desired`.
+/// Waits until the desired resources differ from `desired`.
 async fn wait_until_changed(desired: &Subscriptions, topics: &Topics) {
     while topics.desired() == *desired {
         topics.wait_for_change().await;
@@ -202,10 +208,10 @@ async fn wait_until_changed(desired: &Subscriptions, topics: &Topics) {
 }
 
 /// Waits until the standing request has ended; forever if there is none.
-async fn standing_request_ended(standing: &mut Option<StandingRequest<'_>>) -> RawAnswer {
-    let Some(open) = standing else { return pending().await };
-    let answer = (&mut open.request).await;
-    *standing = None;
+async fn standing_request_ended(standing_request: &mut Option<StandingRequest<'_>>) -> RawAnswer {
+    let Some(open_request) = standing_request else { return pending().await };
+    let answer = (&mut open_request.request).await;
+    *standing_request = None;
     answer
 }
 

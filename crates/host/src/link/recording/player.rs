@@ -42,17 +42,19 @@ impl Player {
     /// the future to end it.
     pub(crate) async fn exchange(&self, request: &OutgoingRequest) -> RawAnswer {
         self.inbound.observe_sent(&request.body);
-        let found = self.recording.find(&self.inbound.server, request)?;
-        if found.is_first_use {
-            for notification in &found.exchange.notifications {
-                let notification = tape::with_request_id(notification, found.exchange.id, request.id);
+        let found_exchange = self.recording.find(&self.inbound.server, request)?;
+        if found_exchange.is_first_use {
+            for notification in &found_exchange.exchange.notifications {
+                let notification = tape::with_request_id(notification, found_exchange.exchange.id, request.id);
                 self.inbound.observe_received(&notification);
                 for_each_valid_message(&notification, |message| {
                     self.inbound.accept(message, Some(request.id), &self.sink);
                 });
             }
         }
-        let Some(answer) = found.exchange.answer.as_ref().filter(|_| !found.exchange.is_subscription()) else {
+        let Some(answer) =
+            found_exchange.exchange.answer.as_ref().filter(|_| !found_exchange.exchange.is_subscription())
+        else {
             return pending().await;
         };
         let answer = answer.message(request.id);
@@ -60,7 +62,7 @@ impl Player {
         match peek(&answer) {
             Ok(Envelope::Response { outcome, .. }) => into_answer(&answer, outcome),
             Ok(_) => Err(LinkError::protocol("the recording has a message of another kind where the answer should be")),
-            Err(bad) => Err(LinkError::unparsable(bad.to_string())),
+            Err(bad_message) => Err(LinkError::unparsable(bad_message.to_string())),
         }
     }
 

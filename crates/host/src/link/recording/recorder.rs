@@ -51,7 +51,7 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Creates a recorder that keeps at most `max_bytes` and hides secrets with `conceal`.
+    /// Creates a recorder that stores at most `max_bytes` bytes and hides secrets with `conceal`.
     #[must_use]
     pub fn new(max_bytes: usize, conceal: Conceal) -> Self {
         let header =
@@ -83,8 +83,8 @@ impl Recorder {
             Direction::Sent => "sent",
             Direction::Received => "received",
         };
-        let use_z = true;
-        let at = Utc::now().to_rfc3339_opts(SecondsFormat::Millis, use_z);
+        let utc_as_z = true;
+        let at = Utc::now().to_rfc3339_opts(SecondsFormat::Millis, utc_as_z);
         let Some(message) = self.concealed(bytes) else { return };
         let line = Line { at, server: server.as_str(), direction, message };
         let Ok(mut line) = serde_json::to_vec(&line) else { return };
@@ -97,8 +97,8 @@ impl Recorder {
         buffer.bytes.extend_from_slice(&line);
     }
 
-    /// Returns the message without secrets. The result is a JSON string if the message is not JSON, or is no longer
-    /// valid JSON without the secrets.
+    /// Returns the message without secrets. If the message is not JSON, or removing the secrets makes it invalid, the
+    /// result is a JSON string with its text.
     fn concealed(&self, bytes: &[u8]) -> Option<Box<RawValue>> {
         let text = (self.conceal)(&String::from_utf8_lossy(bytes));
         match serde_json::from_str::<Box<RawValue>>(&text) {

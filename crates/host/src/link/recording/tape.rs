@@ -23,8 +23,9 @@ const HANDSHAKE_METHODS: [&str; 2] = ["initialize", "server/discover"];
 #[derive(Debug, Default)]
 pub(super) struct Tape {
     exchanges: Vec<Exchange>,
-    /// The requests without an answer so far, by their ids; used while the tape is read.
-    unanswered: HashMap<i64, usize>,
+    /// The indexes of the exchanges without an answer so far, by the ids of their requests. Used while the recording is
+    /// read.
+    unanswered_indexes: HashMap<i64, usize>,
 }
 
 /// A request, and the server's messages for it.
@@ -46,6 +47,7 @@ pub(super) struct Exchange {
 pub(super) struct Answer {
     /// `result` or `error`.
     member: &'static str,
+    /// The value of the member, as JSON.
     raw: String,
 }
 
@@ -56,7 +58,7 @@ impl Answer {
     }
 }
 
-/// The exchange that answers a request.
+/// The exchange that answers a replayed request.
 #[derive(Debug)]
 pub(super) struct FoundExchange<'a> {
     pub(super) exchange: &'a Exchange,
@@ -90,7 +92,7 @@ impl Tape {
         if let Ok(Envelope::Request { id, method, params }) = peek(bytes)
             && let Some(id) = id.number()
         {
-            self.unanswered.insert(id, self.exchanges.len());
+            self.unanswered_indexes.insert(id, self.exchanges.len());
             self.exchanges.push(Exchange {
                 id,
                 method: method.into_owned(),
@@ -106,7 +108,7 @@ impl Tape {
     pub(super) fn record_received(&mut self, bytes: &Bytes) {
         for_each_valid_message(bytes, |message| match message {
             Envelope::Response { id, outcome } => {
-                let index = id.number().and_then(|id| self.unanswered.remove(&id));
+                let index = id.number().and_then(|id| self.unanswered_indexes.remove(&id));
                 self.record_answer(index, &outcome);
             }
             // The answer of an HTTP server that could not determine the request.
@@ -134,9 +136,9 @@ impl Tape {
 
     fn record_notification(&mut self, method: &str, params: Option<&RawValue>) {
         let params: Value = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
-        let named =
+        let index_of_named =
             named_request_id(&params).and_then(|id| self.exchanges.iter().rposition(|exchange| exchange.id == id));
-        let Some(index) = named.or_else(|| self.exchanges.len().checked_sub(1)) else { return };
+        let Some(index) = index_of_named.or_else(|| self.exchanges.len().checked_sub(1)) else { return };
         let message = serde_json::json!({ "jsonrpc": "2.0", "method": method, "params": params });
         self.exchanges[index].notifications.push(message.to_string().into());
     }
@@ -158,17 +160,17 @@ impl Tape {
         let Ok(Envelope::Request { method, params, .. }) = peek(request) else { return Err(MissingReason::Unknown) };
         let params = read_params(params);
         let is_usable = |exchange: &&Exchange| exchange.answer.is_some() || exchange.is_subscription();
-        let mut last = None;
+        let mut last_replayed = None;
         let is_same = |exchange: &&Exchange| exchange.matches(&method, &params);
         for exchange in self.exchanges.iter().filter(is_same).filter(is_usable) {
             if !exchange.was_replayed.swap(true, Ordering::AcqRel) {
                 return Ok(FoundExchange { exchange, is_first_use: true });
             }
-            last = Some(exchange);
+            last_replayed = Some(exchange);
         }
         let name = name_in(&params);
         let is_similar = |exchange: &Exchange| exchange.method == *method && name_in(&exchange.params) == name;
-        match last {
+        match last_replayed {
             Some(exchange) => Ok(FoundExchange { exchange, is_first_use: false }),
             None if self.exchanges.iter().any(is_similar) => Err(MissingReason::Similar),
             None => Err(MissingReason::Unknown),
@@ -198,14 +200,14 @@ fn named_request_id(params: &Value) -> Option<i64> {
 /// The places in the parameters of a notification that name a request, as JSON pointers.
 const REQUEST_ID_POINTERS: [&str; 2] = ["/progressToken", "/_meta/io.modelcontextprotocol~1subscriptionId"];
 
-/// Returns `notification` with the request id `recorded` replaced by `id`.
-pub(super) fn with_request_id(notification: &Bytes, recorded: i64, id: i64) -> Bytes {
+/// Returns `notification` with the recorded request id replaced by `id`.
+pub(super) fn with_request_id(notification: &Bytes, recorded_id: i64, id: i64) -> Bytes {
     let Ok(mut message) = serde_json::from_slice::<Value>(notification) else { return notification.clone() };
     for pointer in REQUEST_ID_POINTERS {
-        if let Some(named) = message.pointer_mut(&format!("/params{pointer}"))
-            && *named == recorded
+        if let Some(request_id) = message.pointer_mut(&format!("/params{pointer}"))
+            && *request_id == recorded_id
         {
-            *named = id.into();
+            *request_id = id.into();
         }
     }
     message.to_string().into()

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn the_error_for_an_old_kernel_names_what_it_lacks() {
-    let (files, ports) = (landlock_too_old(false), landlock_too_old(true));
+    let (files, ports) = (landlock_too_old_error(false), landlock_too_old_error(true));
     assert!(
         files.starts_with("this kernel cannot restrict access to files (Linux 6.2): Landlock ABI 3 is needed"),
         "{files}"

@@ -94,14 +94,15 @@ fn ask(calls: AllowedCalls, call: c_long, arguments: &[i64]) -> Answer {
 fn every_permission_set() -> impl Iterator<Item = AllowedCalls> {
     let is = |bits: u8, bit: u8| bits & bit != 0;
     (0..16).map(move |bits| AllowedCalls {
-        udp: is(bits, 1),
-        listen: is(bits, 2),
-        unix_sockets: is(bits, 4),
+        allows_udp: is(bits, 1),
+        allows_listening: is(bits, 2),
+        allows_unix_sockets: is(bits, 4),
         has_own_processes: is(bits, 8),
     })
 }
 
-const ALL: AllowedCalls = AllowedCalls { udp: true, listen: true, unix_sockets: true, has_own_processes: true };
+const ALL: AllowedCalls =
+    AllowedCalls { allows_udp: true, allows_listening: true, allows_unix_sockets: true, has_own_processes: true };
 
 const EPERM: Answer = Answer::Refused(Errno::EPERM);
 const EACCES: Answer = Answer::Refused(Errno::EACCES);
@@ -366,7 +367,7 @@ fn socket(calls: AllowedCalls, family: i32, kind: i32, protocol: i32) -> Answer 
 fn a_server_has_tcp_and_datagrams_only_where_it_may_send_them() {
     let (tcp, udp) = (libc::IPPROTO_TCP, libc::IPPROTO_UDP);
     for calls in every_permission_set() {
-        let datagrams = if calls.udp { Answer::Allowed } else { EACCES };
+        let datagrams = if calls.allows_udp { Answer::Allowed } else { EACCES };
         for family in [AF_INET, AF_INET6] {
             for (kind, protocol, expected) in [
                 (SOCK_STREAM, 0, Answer::Allowed),
@@ -397,7 +398,7 @@ fn a_server_has_tcp_and_datagrams_only_where_it_may_send_them() {
 #[test]
 fn a_server_reads_network_interfaces_only_with_udp_and_nothing_else_of_netlink() {
     for calls in every_permission_set() {
-        let expected = if calls.udp { Answer::Allowed } else { EACCES };
+        let expected = if calls.allows_udp { Answer::Allowed } else { EACCES };
         assert_eq!(socket(calls, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0), expected, "{calls:?}");
         for protocol in [4, 9, 12, 15, 16] {
             assert_eq!(socket(calls, AF_NETLINK, SOCK_RAW, protocol), EACCES, "{protocol} {calls:?}");
@@ -408,7 +409,7 @@ fn a_server_reads_network_interfaces_only_with_udp_and_nothing_else_of_netlink()
 #[test]
 fn a_server_uses_unix_sockets_only_in_namespaces_of_its_own() {
     for calls in every_permission_set() {
-        let expected = if calls.unix_sockets { Answer::Allowed } else { EACCES };
+        let expected = if calls.allows_unix_sockets { Answer::Allowed } else { EACCES };
         for kind in [SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET] {
             assert_eq!(socket(calls, AF_UNIX, kind, 0), expected, "{kind} {calls:?}");
         }
@@ -427,7 +428,7 @@ fn a_server_uses_unix_sockets_only_in_namespaces_of_its_own() {
 #[test]
 fn a_server_that_may_bind_no_port_does_not_listen() {
     for calls in every_permission_set() {
-        let expected = if calls.listen { Answer::Allowed } else { EACCES };
+        let expected = if calls.allows_listening { Answer::Allowed } else { EACCES };
         assert_eq!(ask(calls, libc::SYS_listen, &[3, 16]), expected, "{calls:?}");
     }
 }

@@ -7,9 +7,9 @@ use serde::Serialize;
 use crate::link::framing::envelope::Id;
 
 /// The capacity for a short answer; the buffer grows for a longer one.
-const USUAL_LENGTH: usize = 256;
+const INITIAL_CAPACITY: usize = 256;
 
-/// Encodes our answer to a server's request: one line of JSON, without a line feed at its end.
+/// Encodes the host's answer to a request of the server: one line of JSON, without a line feed at its end.
 ///
 /// `result` may be raw JSON (`&RawValue`) as well as any type.
 ///
@@ -17,47 +17,48 @@ const USUAL_LENGTH: usize = 256;
 /// If `result` cannot be JSON, such as a map whose keys are not strings. Raw JSON, `Value` and plain structs always
 /// succeed.
 pub(crate) fn response<R: Serialize + ?Sized>(id: &Id, result: &R) -> serde_json::Result<Bytes> {
-    let mut out = begin_response(Some(id))?;
-    out.extend_from_slice(b",\"result\":");
-    serde_json::to_writer(&mut out, result)?;
-    out.push(b'}');
-    Ok(one_line(out))
+    let mut json = begin_response(Some(id))?;
+    json.extend_from_slice(b",\"result\":");
+    serde_json::to_writer(&mut json, result)?;
+    json.push(b'}');
+    Ok(one_line(json))
 }
 
-/// Encodes our refusal of a server's request: one line of JSON, without a line feed at its end.
+/// Encodes the host's refusal of a request of the server: one line of JSON, without a line feed at its end.
 ///
 /// `id` is `None` if the request could not be read well enough to have one.
 ///
 /// # Errors
 /// Never in practice: numbers and strings always serialize.
 pub(crate) fn error_response(id: Option<&Id>, code: i64, message: &str) -> serde_json::Result<Bytes> {
-    let mut out = begin_response(id)?;
-    out.extend_from_slice(b",\"error\":{\"code\":");
-    serde_json::to_writer(&mut out, &code)?;
-    out.extend_from_slice(b",\"message\":");
-    serde_json::to_writer(&mut out, message)?;
-    out.extend_from_slice(b"}}");
-    Ok(one_line(out))
+    let mut json = begin_response(id)?;
+    json.extend_from_slice(b",\"error\":{\"code\":");
+    serde_json::to_writer(&mut json, &code)?;
+    json.extend_from_slice(b",\"message\":");
+    serde_json::to_writer(&mut json, message)?;
+    json.extend_from_slice(b"}}");
+    Ok(one_line(json))
 }
 
+/// Writes `{"jsonrpc":"2.0","id":…`, without the rest.
 fn begin_response(id: Option<&Id>) -> serde_json::Result<Vec<u8>> {
-    let mut out = Vec::with_capacity(USUAL_LENGTH);
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    serde_json::to_writer(&mut out, &id)?;
-    Ok(out)
+    let mut json = Vec::with_capacity(INITIAL_CAPACITY);
+    json.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    serde_json::to_writer(&mut json, &id)?;
+    Ok(json)
 }
 
 /// Replaces line breaks by spaces, because raw JSON may have several lines, and on stdio each line break would end the
-/// message. JSON escapes line breaks inside strings, so all line breaks in `out` are white space between values.
-fn one_line(mut out: Vec<u8>) -> Bytes {
-    if memchr2(b'\n', b'\r', &out).is_some() {
-        for byte in &mut out {
+/// message. JSON escapes line breaks inside strings, so all line breaks in `json` are white space between values.
+fn one_line(mut json: Vec<u8>) -> Bytes {
+    if memchr2(b'\n', b'\r', &json).is_some() {
+        for byte in &mut json {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
             }
         }
     }
-    out.into()
+    json.into()
 }
 
 #[cfg(test)]

@@ -22,9 +22,9 @@ pub(super) struct Members<'a> {
     #[serde(borrow)]
     params: Option<&'a RawValue>,
     // `result` and `error` distinguish null from absent, which `Option` alone does not.
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     error: Option<&'a RawValue>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Members<'a> {
             return Err(Reason::NotJsonRpc);
         }
         match self.method {
-            None => answer(self.id, self.result, self.error),
+            None => classify_answer(self.id, self.result, self.error),
             Some(_) if self.result.is_some() || self.error.is_some() => {
                 Err(Reason::Malformed("both a method and a result or an error"))
             }
@@ -47,7 +47,12 @@ impl<'a> Members<'a> {
     }
 }
 
-fn answer<'a>(id: IdMember, result: Option<&'a RawValue>, error: Option<&'a RawValue>) -> Result<Envelope<'a>, Reason> {
+/// Determines the kind of a message without a method.
+fn classify_answer<'a>(
+    id: IdMember,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+) -> Result<Envelope<'a>, Reason> {
     let outcome = match (result, error) {
         (Some(result), None) => Outcome::Result(result),
         (Some(result), Some(error)) if is_null(error) => Outcome::Result(result),
@@ -67,7 +72,8 @@ fn is_null(raw: &RawValue) -> bool {
     raw.get() == "null"
 }
 
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+/// Deserializes a member that is there, even if it is null.
+fn deserialize_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     Deserialize::deserialize(deserializer).map(Some)
 }
 
@@ -100,15 +106,15 @@ enum IdMember {
     Id(Id),
 }
 
-// Parsed from the raw text, because the result of `serde_json` for numbers depends on its features, which every crate
-// in the final program can switch on.
+// Parsed from the raw text: how `serde_json` parses numbers depends on its features, which any crate in the final
+// program can switch on.
 impl<'de> Deserialize<'de> for IdMember {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(deserializer)?;
         if is_null(raw) {
             return Ok(IdMember::Null);
         }
-        salvage::id(raw.get().as_bytes()).map(IdMember::Id).ok_or_else(|| D::Error::custom("not an id"))
+        salvage::parse_id(raw.get().as_bytes()).map(IdMember::Id).ok_or_else(|| D::Error::custom("not an id"))
     }
 }
 

@@ -10,16 +10,17 @@
 //! Heuristic, in this order:
 //! 1. `"id": <integer or string>` directly in the outermost object: certain, unless the object has two different ids.
 //!    Then the last id counts, as it does for most JSON parsers, but it is not certain.
-//! 2. If rule 1 finds no id, and the brackets do not match (an unescaped or missing quote, a missing bracket, a cut, a
-//!    broken batch): the last `"id": <integer or string>` anywhere in the bytes. Never certain. The last id is the best
-//!    guess, because rule 1 fails to see an id only if the damage comes before the id.
+//! 2. If rule 1 finds no id, and the brackets do not match: the last `"id": <integer or string>` anywhere in the bytes.
+//!    Never certain. Brackets do not match after an unescaped or missing quote, a missing bracket, a cut, or in a
+//!    broken batch. The last id is the best guess, because rule 1 fails to see an id only if the damage comes before
+//!    the id.
 //! 3. If the brackets do match, the message has no id, even if its values contain one.
 
 use memchr::{memchr, memchr2, memmem};
 
 use crate::{canonical::integer_of, link::framing::envelope::Id};
 
-/// How many bytes of a string or number are kept: enough for every member name of JSON-RPC and every reasonable id.
+/// How many bytes of a string or number are stored: enough for every member name of JSON-RPC and every reasonable id.
 const TOKEN_LIMIT: usize = 256;
 
 /// The name of the member that holds the id, with its quotes.
@@ -38,7 +39,8 @@ pub(crate) struct Salvaged {
 }
 
 impl Salvaged {
-    /// Returns the id of our request that the message probably answers; `None` if it is probably no answer.
+    /// Returns the id of the host's request that the message probably answers; `None` if the message is probably no
+    /// answer.
     pub(crate) fn answered_request(&self) -> Option<i64> {
         self.id.as_ref().filter(|_| self.is_answer)?.number()
     }
@@ -54,11 +56,12 @@ pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
 
 /// Applies rule 2: searches for members anywhere, even inside strings.
 fn guess(bytes: &[u8], salvaged: Salvaged) -> Salvaged {
-    let has = |member: &[u8]| memmem::find(bytes, member).is_some();
+    let contains = |member: &[u8]| memmem::find(bytes, member).is_some();
     Salvaged {
-        id: memmem::rfind_iter(bytes, ID_MEMBER).find_map(|at| id_after(bytes.get(at + ID_MEMBER.len()..)?)),
+        id: memmem::rfind_iter(bytes, ID_MEMBER).find_map(|start| id_after(bytes.get(start + ID_MEMBER.len()..)?)),
         is_certain: false,
-        is_answer: salvaged.is_answer || (!has(b"\"method\"") && (has(b"\"result\"") || has(b"\"error\""))),
+        is_answer: salvaged.is_answer
+            || (!contains(b"\"method\"") && (contains(b"\"result\"") || contains(b"\"error\""))),
     }
 }
 
@@ -71,11 +74,11 @@ fn id_after(bytes: &[u8]) -> Option<Id> {
         Some(string) => memchr(b'"', string)? + 2,
         None => value.iter().position(|byte| !is_number_byte(*byte))?,
     };
-    id(value.get(..end)?)
+    parse_id(value.get(..end)?)
 }
 
 /// Parses a JSON value as an id, if it is one.
-pub(super) fn id(value: &[u8]) -> Option<Id> {
+pub(super) fn parse_id(value: &[u8]) -> Option<Id> {
     match value {
         [b'"', text @ .., b'"'] => string_id(text),
         digits => number_id(digits),
@@ -182,8 +185,8 @@ impl Scanner {
     }
 
     fn read_string<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let at = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
-        let (piece, rest) = bytes.split_at(at);
+        let end = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
+        let (piece, rest) = bytes.split_at(end);
         self.token.push(piece);
         let [byte, rest @ ..] = rest else { return rest };
         if *byte == b'\\' {
@@ -211,10 +214,10 @@ impl Scanner {
     /// Reads a number. It ends at the first byte that cannot belong to it, so a number that is cut off never counts as
     /// complete.
     fn read_number<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let at = bytes.iter().position(|byte| !is_number_byte(*byte));
-        let (piece, rest) = bytes.split_at(at.unwrap_or(bytes.len()));
+        let end = bytes.iter().position(|byte| !is_number_byte(*byte));
+        let (piece, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
         self.token.push(piece);
-        if at.is_some() {
+        if end.is_some() {
             self.position = Position::BetweenTokens;
             self.is_id_value = false;
             self.note_id(self.token.bytes().and_then(number_id));
@@ -222,10 +225,10 @@ impl Scanner {
         rest
     }
 
-    fn note_id(&mut self, found: Option<Id>) {
-        if found.is_some() {
-            self.is_contradicted |= self.id.is_some() && self.id != found;
-            self.id = found;
+    fn note_id(&mut self, new_id: Option<Id>) {
+        if new_id.is_some() {
+            self.is_contradicted |= self.id.is_some() && self.id != new_id;
+            self.id = new_id;
         }
     }
 }
@@ -254,24 +257,24 @@ fn string_id(text: &[u8]) -> Option<Id> {
 struct Token {
     first_bytes: Vec<u8>,
     /// Whether there were more bytes than [`TOKEN_LIMIT`].
-    overflowed: bool,
+    is_too_long: bool,
 }
 
 impl Token {
     fn clear(&mut self) {
         self.first_bytes.clear();
-        self.overflowed = false;
+        self.is_too_long = false;
     }
 
     fn push(&mut self, bytes: &[u8]) {
         let room = TOKEN_LIMIT - self.first_bytes.len();
-        self.overflowed |= bytes.len() > room;
+        self.is_too_long |= bytes.len() > room;
         self.first_bytes.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
     /// Returns the whole token, unless it was too long to be stored.
     fn bytes(&self) -> Option<&[u8]> {
-        (!self.overflowed).then_some(&self.first_bytes)
+        (!self.is_too_long).then_some(&self.first_bytes)
     }
 }
 

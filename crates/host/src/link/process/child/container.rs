@@ -18,7 +18,7 @@ use crate::{
 /// The label of each container of Toolrack; its value is the name of the server.
 const LABEL: &str = "dev.toolrack.server";
 
-/// How many characters of a server's name become a part of the name of its container, at most.
+/// The most characters of a server's name that become part of the name of its container.
 const SLUG_CHARS: usize = 40;
 
 /// A container in which to run a [`ChildCommand`]. The command and its working folder are then paths in the image.
@@ -30,7 +30,6 @@ pub struct ContainerCommand {
     /// The options between `run` and the image.
     options: Vec<OsString>,
     image: String,
-    /// The mounts.
     mounts: Vec<Mount>,
 }
 
@@ -43,7 +42,7 @@ impl ContainerCommand {
         Self { engine, name, options, image, mounts }
     }
 
-    /// Turns `command` into the engine's command that runs it in the container. Returns how to remove the container.
+    /// Replaces `command` by the engine's command that runs it in the container. Returns how to remove the container.
     /// Blocking: searches for the engine.
     pub(super) fn wrap(self, command: &mut ChildCommand) -> Result<Removal, SpawnError> {
         // The engine would read a name that begins with a dash as an option.
@@ -98,8 +97,8 @@ impl ContainerCommand {
 fn refuse_dangerous_mounts(mounts: &[Mount]) -> Result<(), SpawnError> {
     for Mount { source, write, .. } in mounts {
         let is_socket = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.file_type().is_socket());
-        let is_dangerous = |real: &Path| Mount::gives_too_much(real, *write) || is_socket(real);
-        if Path::new(source).canonicalize().is_ok_and(|real| is_dangerous(&real)) {
+        let is_dangerous = |real_path: &Path| Mount::gives_too_much(real_path, *write) || is_socket(real_path);
+        if Path::new(source).canonicalize().is_ok_and(|real_path| is_dangerous(&real_path)) {
             let why = format!("the mount of {source} would give the server control of the whole machine");
             return Err(SpawnError::NotContained { why });
         }
@@ -118,29 +117,29 @@ fn refuse_dangerous_mounts(mounts: &[Mount]) -> Result<(), SpawnError> {
 /// Returns the options between `run` and the image.
 fn options(name: &str, server: &ServerName, plan: &ContainerPlan) -> Vec<OsString> {
     let container = &plan.container;
-    let mut words: Vec<String> = ["--rm", "--interactive", "--init", "--name", name].map(str::to_owned).into();
-    words.push(format!("--label={LABEL}={server}"));
-    words.extend(["--cap-drop=ALL", "--security-opt=no-new-privileges"].map(str::to_owned));
-    // The output is the protocol, which needs no log. Before the supervisor removes the container, it has given the
-    // server time to end, so the engine need not wait again.
-    words.extend(["--log-driver=none", "--stop-timeout=0"].map(str::to_owned));
-    words.push(format!("--network={}", container.network.as_deref().unwrap_or("none")));
-    words.push(format!("--pids-limit={}", container.processes));
-    words.push(format!("--memory={}b", container.memory));
-    words.extend(container.millicpus.map(|cpus| format!("--cpus={}.{:03}", cpus / 1000, cpus % 1000)));
-    words.push(match container.pull {
+    let mut options: Vec<String> = ["--rm", "--interactive", "--init", "--name", name].map(str::to_owned).into();
+    options.push(format!("--label={LABEL}={server}"));
+    options.extend(["--cap-drop=ALL", "--security-opt=no-new-privileges"].map(str::to_owned));
+    // The output is the protocol, which needs no log. The engine need not wait when it stops the container: the
+    // supervisor has already given the server time to end.
+    options.extend(["--log-driver=none", "--stop-timeout=0"].map(str::to_owned));
+    options.push(format!("--network={}", container.network.as_deref().unwrap_or("none")));
+    options.push(format!("--pids-limit={}", container.processes));
+    options.push(format!("--memory={}b", container.memory));
+    options.extend(container.millicpus.map(|cpus| format!("--cpus={}.{:03}", cpus / 1000, cpus % 1000)));
+    options.push(match container.pull {
         Pull::Missing => "--pull=missing".to_owned(),
         Pull::Never => "--pull=never".to_owned(),
     });
     if !container.writable {
-        words.push("--read-only".to_owned());
+        options.push("--read-only".to_owned());
     }
-    words.extend(container.tmpfs.iter().map(|folder| format!("--tmpfs={folder}")));
-    words.extend(container.user.iter().map(|user| format!("--user={user}")));
-    words.extend(container.mounts.iter().map(mount_option));
-    // Only the names: the values are in the client's environment, and on no command line.
-    words.extend(plan.variables.iter().map(|variable| format!("--env={variable}")));
-    words.into_iter().map(Into::into).collect()
+    options.extend(container.tmpfs.iter().map(|folder| format!("--tmpfs={folder}")));
+    options.extend(container.user.iter().map(|user| format!("--user={user}")));
+    options.extend(container.mounts.iter().map(mount_option));
+    // Pass only the names. The engine's client takes the values from its environment, so they are on no command line.
+    options.extend(plan.variables.iter().map(|variable| format!("--env={variable}")));
+    options.into_iter().map(Into::into).collect()
 }
 
 /// Returns the value of `--mount`, one record of CSV. (`--volume` would create a folder for a missing source.)

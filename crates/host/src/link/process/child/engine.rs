@@ -18,14 +18,14 @@ use crate::{
 /// How long an engine may take to answer.
 const ENGINE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The result of a look at an engine and an image.
+/// The state of an engine and an image.
 #[derive(Clone, Debug)]
 pub struct EngineReport {
     /// The engine's program.
     pub program: PathBuf,
     /// The engine's facts about itself; or the reason why it does not answer, escaped.
     pub engine: Result<EngineInfo, String>,
-    /// What the engine says about the image.
+    /// The engine's answer about the image.
     pub image: ImageStatus,
 }
 
@@ -34,9 +34,9 @@ pub struct EngineReport {
 pub enum ImageStatus {
     /// The engine does not answer, so it was not asked.
     NotAsked,
-    /// The image is not on this machine, or the engine refuses to look: it does not say which in a form for programs.
+    /// The image is not on this machine, or the engine refuses to look. Programs cannot tell these cases apart.
     Missing,
-    /// The engine has not answered in time, or could not be asked, although it has just answered another question.
+    /// The engine answered an earlier question, but then did not answer this one in time, or could not be asked.
     Unknown {
         /// The reason, escaped.
         why: String,
@@ -57,8 +57,8 @@ pub struct EngineInfo {
     pub rootless: bool,
 }
 
-/// Asks the engine of `plan` about itself and the image. Returns `None` if the plan has no container. Takes 10 s at
-/// most.
+/// Asks the engine of `plan` about itself and the image. Returns `None` if the plan has no container. Takes at most ten
+/// seconds, five for each question.
 ///
 /// # Errors
 /// When the engine is not installed.
@@ -66,9 +66,9 @@ pub async fn inspect_engine(server: &ServerName, plan: &ChildPlan) -> Option<Res
     let container = plan.container.as_deref()?;
     let container_command = ContainerCommand::new(server, container);
     let env = plan.env.clone();
-    let found = tokio::task::spawn_blocking(move || container_command.find_engine(&env)).await;
-    let (program, is_podman) = match found.unwrap_or(Err(SpawnError::ShuttingDown)) {
-        Ok(found) => found,
+    let engine_program = tokio::task::spawn_blocking(move || container_command.find_engine(&env)).await;
+    let (program, is_podman) = match engine_program.unwrap_or(Err(SpawnError::ShuttingDown)) {
+        Ok(engine_program) => engine_program,
         Err(error) => return Some(Err(error)),
     };
     // The format is a Go template; the two engines have different fields.
@@ -93,8 +93,8 @@ impl ImageStatus {
     /// Reads the answer to `image inspect`: a line for each digest.
     fn from_answer(answer: Result<String, ClientError>) -> Self {
         match answer {
-            Ok(printed) => {
-                Self::Present { digests: printed.lines().map(quote).filter(|line| !line.is_empty()).collect() }
+            Ok(output) => {
+                Self::Present { digests: output.lines().map(quote).filter(|line| !line.is_empty()).collect() }
             }
             Err(ClientError::Refused(_)) => Self::Missing,
             Err(ClientError::NoAnswer(why)) => Self::Unknown { why },
@@ -112,7 +112,7 @@ fn parse_engine_info(output: &str) -> Result<EngineInfo, String> {
     Ok(EngineInfo { version: quote(version), rootless })
 }
 
-/// Why the engine's client has printed no answer, escaped.
+/// The reason why the engine's client printed no answer, escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ClientError {
     /// The client has ended with an error, of which this is the last line.
@@ -141,8 +141,8 @@ async fn run_client(program: &PathBuf, args: &[&str], env: &[(OsString, OsString
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let printed = String::from_utf8_lossy(&output.stderr);
-    let last_line = printed.lines().rfind(|line| !line.trim().is_empty());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let last_line = stderr.lines().rfind(|line| !line.trim().is_empty());
     Err(ClientError::Refused(quote(last_line.unwrap_or("it fails and does not say why"))))
 }
 

@@ -1,5 +1,5 @@
-//! Waits for the end of a child process, and can end the process: by itself, or through its supervisor, a process that
-//! ends the child with everything that it has started.
+//! Waits for the end of a child process, and can end the process. The host either ends the process itself, or orders
+//! its supervisor to do so. A supervisor is a process that ends the child with all its descendants.
 
 use std::fmt;
 use std::future::Future;
@@ -10,13 +10,12 @@ use tokio::time::timeout;
 
 use toolrack_supervisor::protocol::{Exit, Order};
 
-/// How long a process and its descendants may take to disappear after the process has ended or was ordered to be
-/// killed: the supervisor's own limit (at most 3.5 s), and some reserve. After that, the watching task kills them
-/// itself.
+/// How long a process and its descendants may take to disappear, from the end of the process or the order to kill it:
+/// the supervisor's own limit (at most 3.5 s), and some reserve. After that, the watching task kills them itself.
 pub(super) const SWEEP_LIMIT: Duration = Duration::from_secs(4);
 
 /// How long the watching task may take after [`SWEEP_LIMIT`]: to kill the processes of a lost supervisor (2 s at most),
-/// to collect the supervisor (1 s), and some reserve.
+/// to wait for the supervisor's exit (1 s), and some reserve.
 const LOST_SUPERVISOR_TIMEOUT: Duration = Duration::from_millis(3500);
 
 /// How long a server may take for each step of an orderly end.
@@ -133,8 +132,8 @@ impl Handle {
         let exit_if_gone = |life| {
             if let Life::Gone(exit) = life { Some(exit) } else { None }
         };
-        let last = timeout(self.sweep_limit + LOST_SUPERVISOR_TIMEOUT, wait(&mut self.life, exit_if_gone)).await;
-        last.ok().or_else(|| self.exit()).unwrap_or(Exit::Unknown)
+        let exit = timeout(self.sweep_limit + LOST_SUPERVISOR_TIMEOUT, wait(&mut self.life, exit_if_gone)).await;
+        exit.ok().or_else(|| self.exit()).unwrap_or(Exit::Unknown)
     }
 }
 
@@ -146,11 +145,11 @@ impl Drop for Handle {
     }
 }
 
-/// Waits until `pick` returns a value, and returns it; [`Exit::Unknown`] if the watching task has ended, which only
-/// happens when the runtime ends.
-async fn wait(life: &mut watch::Receiver<Life>, pick: impl Fn(Life) -> Option<Exit>) -> Exit {
-    let seen = life.wait_for(|life| pick(*life).is_some()).await;
-    seen.ok().and_then(|life| pick(*life)).unwrap_or(Exit::Unknown)
+/// Waits until `exit_in` returns a value, and returns it. Returns [`Exit::Unknown`] if the watching task has ended,
+/// which happens only when the runtime ends.
+async fn wait(life: &mut watch::Receiver<Life>, exit_in: impl Fn(Life) -> Option<Exit>) -> Exit {
+    let matching_life = life.wait_for(|life| exit_in(*life).is_some()).await;
+    matching_life.ok().and_then(|life| exit_in(*life)).unwrap_or(Exit::Unknown)
 }
 
 /// Waits until all processes have ended.

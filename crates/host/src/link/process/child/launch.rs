@@ -1,5 +1,5 @@
-//! Starts a supervisor (the process that starts a server, and ends it with everything below it) with five descriptors
-//! and a clean environment, without forking the host's memory.
+//! Starts a supervisor, without forking the host's memory. A supervisor is the process that starts a server, and ends
+//! the server with all its descendants. It gets five descriptors and a clean environment.
 //!
 //! This module uses `posix_spawn`, because a host may be large: a fork first copies the host's page tables, which takes
 //! some 60 ms per GiB. `std::process::Command` must fork as soon as it passes more than the three standard streams.
@@ -56,11 +56,11 @@ pub(super) struct Launched {
     pub(super) reports: pipe::Receiver,
 }
 
-/// Starts `supervisor`, which starts `command` with the program and folder of `resolved`. Blocks until the supervisor's
+/// Starts `supervisor`, which starts `command` with the program and folder of `paths`. Blocks until the supervisor's
 /// program runs.
 pub(super) fn launch(
     command: &ChildCommand,
-    resolved: &ResolvedPaths,
+    paths: &ResolvedPaths,
     removal: Option<&Removal>,
     supervisor: &Path,
 ) -> io::Result<Launched> {
@@ -93,13 +93,13 @@ pub(super) fn launch(
         supervisor,
         &actions,
         &clean_signals()?,
-        &arguments(command, resolved, removal)?,
+        &arguments(command, paths, removal)?,
         &environment(&command.env)?,
     )?;
-    Ok(Launched { process: Process { pid, is_collected: false }, streams, orders, reports })
+    Ok(Launched { process: Process { pid, is_reaped: false }, streams, orders, reports })
 }
 
-/// Returns a descriptor of the same file that none of the five targets overwrites.
+/// Returns a descriptor of the same file with a higher number than the five targets, so that no `dup2` overwrites it.
 fn above_targets(end: OwnedFd) -> io::Result<OwnedFd> {
     if end.as_raw_fd() > REPORTS_FD {
         return Ok(end);
@@ -119,19 +119,20 @@ fn clean_signals() -> Result<PosixSpawnAttr, Errno> {
 
 /// Returns the command line of the supervisor. Its first argument after the program's name is [`MARKER`], with which a
 /// program becomes a supervisor: see [`MARKER`] for the whole form.
-fn arguments(command: &ChildCommand, resolved: &ResolvedPaths, removal: Option<&Removal>) -> io::Result<Vec<CString>> {
-    let fixed = [OsStr::new("toolrack-supervisor"), OsStr::new(MARKER), resolved.cwd.as_os_str()];
-    let mut words = command.confinement.as_ref().map(|confinement| confinement.words()).unwrap_or_default();
-    words.extend(removal.map(Removal::word));
-    let words = words.iter().map(OsString::as_os_str);
-    let program = [OsStr::new("--"), resolved.program.as_os_str()];
-    let all = fixed.into_iter().chain(words).chain(program).chain(command.args.iter().map(OsString::as_os_str));
-    all.map(|word| Ok(CString::new(word.as_bytes())?)).collect()
+fn arguments(command: &ChildCommand, paths: &ResolvedPaths, removal: Option<&Removal>) -> io::Result<Vec<CString>> {
+    let first_words = [OsStr::new("toolrack-supervisor"), OsStr::new(MARKER), paths.cwd.as_os_str()];
+    let mut option_words = command.confinement.as_ref().map(|confinement| confinement.words()).unwrap_or_default();
+    option_words.extend(removal.map(Removal::word));
+    let option_words = option_words.iter().map(OsString::as_os_str);
+    let program = [OsStr::new("--"), paths.program.as_os_str()];
+    let all_words =
+        first_words.into_iter().chain(option_words).chain(program).chain(command.args.iter().map(OsString::as_os_str));
+    all_words.map(|word| Ok(CString::new(word.as_bytes())?)).collect()
 }
 
 /// Returns `:NAME=VALUE` for each name, with the last value if a name has several. The colon is the
-/// [`VARIABLE_PREFIX`]. It keeps the server's variables from acting on the supervisor, which removes the colon when it
-/// starts the server.
+/// [`VARIABLE_PREFIX`]. With it, the server's variables do not act on the supervisor. The supervisor removes the colon
+/// when it starts the server.
 fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     let unique: BTreeMap<&OsStr, &OsStr> =
         env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
@@ -143,11 +144,11 @@ fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
         .collect()
 }
 
-/// A supervisor's process. The system does not reuse its id before the process is collected (`waitpid`).
+/// A supervisor's process. The system does not reuse its id before the process is reaped (`waitpid`).
 #[derive(Debug)]
 pub(super) struct Process {
     pid: Pid,
-    is_collected: bool,
+    is_reaped: bool,
 }
 
 impl Process {
@@ -158,44 +159,44 @@ impl Process {
 
     /// Kills only the supervisor. The processes of its server go on, and the supervisor can no longer end them.
     pub(super) fn kill(&self) {
-        if !self.is_collected {
+        if !self.is_reaped {
             // If this fails, the supervisor is no longer there.
             let _ = kill(self.pid, Signal::SIGKILL);
         }
     }
 
-    /// Kills a supervisor that no longer watches a process, and collects it.
-    pub(super) async fn kill_and_collect(mut self) {
+    /// Kills a supervisor that no longer watches a process, and reaps it.
+    pub(super) async fn kill_and_reap(mut self) {
         self.kill();
-        // The supervisor's last step was to close its pipe of reports, so usually one of the first checks can collect
-        // the process.
+        // The supervisor's last step was to close its pipe of reports, so usually one of the first checks can reap the
+        // process.
         for _ in 0..QUICK_CHECKS {
-            if self.collect() {
+            if self.try_reap() {
                 return;
             }
             yield_now().await;
         }
         let deadline = Instant::now() + REAP_LIMIT;
-        while !self.collect() && Instant::now() < deadline {
+        while !self.try_reap() && Instant::now() < deadline {
             sleep(REAP_PAUSE).await;
         }
     }
 
-    /// Collects the process if it has ended.
-    fn collect(&mut self) -> bool {
-        if !self.is_collected {
-            // An error means that the process is collected already, for example by a host that ignores SIGCHLD.
-            self.is_collected = !matches!(waitpid(self.pid, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive));
+    /// Reaps the process if it has ended. Returns whether it is reaped.
+    fn try_reap(&mut self) -> bool {
+        if !self.is_reaped {
+            // An error means that the process is reaped already, for example because the host ignores SIGCHLD.
+            self.is_reaped = !matches!(waitpid(self.pid, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive));
         }
-        self.is_collected
+        self.is_reaped
     }
 }
 
-/// Collects the process if [`Process::kill_and_collect`] has not, because the runtime ended before it was done. The
-/// process ends by itself within seconds, because the pipe of its orders is closed.
+/// Reaps the process if the runtime ended before [`Process::kill_and_reap`] was done. The process ends by itself within
+/// seconds, because the pipe of its orders is closed.
 impl Drop for Process {
     fn drop(&mut self) {
-        if !self.collect() {
+        if !self.try_reap() {
             let pid = self.pid;
             // Without the thread, the supervisor's process stays a zombie until this process ends.
             let _ = std::thread::Builder::new().name("reap supervisor".to_owned()).spawn(move || waitpid(pid, None));

@@ -167,6 +167,7 @@ pub(super) fn spawn_error(path: &Path, errno: i32) -> SpawnError {
     }
 }
 
+/// Refuses a command with a NUL byte: the system ends each text at such a byte.
 fn refuse_nul(command: &ChildCommand) -> Result<(), SpawnError> {
     let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
     let part = if has_nul(&command.program) {
@@ -185,13 +186,13 @@ fn refuse_nul(command: &ChildCommand) -> Result<(), SpawnError> {
 fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
     let cwd = cwd.unwrap_or(Path::new("."));
     let bad_cwd = |source| SpawnError::BadCwd { cwd: cwd.to_path_buf(), source };
-    let absolute = path::absolute(cwd).map_err(bad_cwd)?;
-    let bad_cwd = |source| SpawnError::BadCwd { cwd: absolute.clone(), source };
-    if !absolute.metadata().map_err(bad_cwd)?.is_dir() {
+    let absolute_cwd = path::absolute(cwd).map_err(bad_cwd)?;
+    let bad_cwd = |source| SpawnError::BadCwd { cwd: absolute_cwd.clone(), source };
+    if !absolute_cwd.metadata().map_err(bad_cwd)?.is_dir() {
         return Err(bad_cwd(io::ErrorKind::NotADirectory.into()));
     }
-    access(&absolute, AccessFlags::X_OK).map_err(|errno| bad_cwd(errno.into()))?;
-    Ok(absolute)
+    access(&absolute_cwd, AccessFlags::X_OK).map_err(|errno| bad_cwd(errno.into()))?;
+    Ok(absolute_cwd)
 }
 
 /// Looks a name up in the `PATH` of `env`, as a shell would, except that empty and relative folders are ignored: a
@@ -226,6 +227,7 @@ fn searched_folders(folders: usize) -> String {
     }
 }
 
+/// The kind of a path that may be a program.
 enum Candidate {
     Executable,
     NotExecutable,

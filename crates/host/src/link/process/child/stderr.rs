@@ -1,4 +1,5 @@
-//! Drains the stderr of a program, so that a full pipe never blocks the program. Keeps the end of the output.
+//! Drains the stderr of a program, so that a full pipe never blocks the program. Stores the end of the output (the
+//! tail).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,8 +12,8 @@ use tokio::time::timeout;
 
 use crate::link::process::child::handle::{Life, wait_until_gone};
 
-/// The number of bytes that are kept.
-const MAX_KEPT_BYTES: usize = 64 * 1024;
+/// The most bytes that a tail stores.
+const TAIL_BYTES: usize = 64 * 1024;
 
 /// The most bytes of one line that a hook gets.
 const MAX_LINE_BYTES: usize = 4 * 1024;
@@ -47,25 +48,25 @@ impl StderrTail {
         (TailWriter(sender), Self { ring })
     }
 
-    /// Returns the last `lines` lines that are not blank, oldest first, as text. The lines come from the program and
-    /// may contain control characters.
+    /// Returns the last `max_lines` lines that are not blank, oldest first, as text. The lines come from the program
+    /// and may contain control characters.
     #[must_use]
-    pub fn tail(&self, lines: usize) -> Vec<String> {
-        let (text, total) = {
+    pub fn tail(&self, max_lines: usize) -> Vec<String> {
+        let (text, total_bytes) = {
             let ring = self.ring.borrow();
             (ring.bytes.iter().copied().collect::<Vec<u8>>(), ring.total)
         };
-        let was_cut = total > text.len() as u64;
+        let was_cut = total_bytes > text.len() as u64;
 
-        let mut found: Vec<String> = text
+        let mut last_lines: Vec<String> = text
             .split(|byte| *byte == b'\n')
             // The first line has lost its beginning.
             .skip(usize::from(was_cut && text.contains(&b'\n')))
             .filter(|line| !line.trim_ascii().is_empty())
             .map(|line| String::from_utf8_lossy(line.trim_ascii_end()).into_owned())
             .collect();
-        found.drain(..found.len().saturating_sub(lines));
-        found
+        last_lines.drain(..last_lines.len().saturating_sub(max_lines));
+        last_lines
     }
 
     /// Returns how many bytes the program has written in total.
@@ -86,8 +87,8 @@ impl StderrTail {
     }
 }
 
-/// The writing end of a [`StderrTail`]. Dropping it marks the end of the output, and the end of the task that owns it
-/// drops it.
+/// The writing end of a [`StderrTail`]. Dropping it marks the end of the output; the task that drains stderr drops it
+/// when it ends.
 pub(super) struct TailWriter(watch::Sender<Ring>);
 
 impl TailWriter {
@@ -110,8 +111,8 @@ struct Ring {
 impl Ring {
     fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        let bytes = &bytes[bytes.len().saturating_sub(MAX_KEPT_BYTES)..];
-        let excess = (self.bytes.len() + bytes.len()).saturating_sub(MAX_KEPT_BYTES);
+        let bytes = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
+        let excess = (self.bytes.len() + bytes.len()).saturating_sub(TAIL_BYTES);
         self.bytes.drain(..excess);
         self.bytes.extend(bytes);
     }
@@ -126,11 +127,11 @@ pub(super) async fn drain(
 ) {
     let mut lines = LineSplitter { hook, line: Vec::new() };
     {
-        let mut reading = std::pin::pin!(read_to_end(&mut stderr, &writer, &mut lines));
+        let mut read = std::pin::pin!(read_to_end(&mut stderr, &writer, &mut lines));
         tokio::select! {
-            () = &mut reading => {}
+            () = &mut read => {}
             () = wait_until_gone(&mut life) => {
-                let _ = timeout(DRAIN_TIMEOUT, reading).await;
+                let _ = timeout(DRAIN_TIMEOUT, read).await;
             }
         }
     }
@@ -218,7 +219,7 @@ mod tests {
         }
         let lines = tail.tail(usize::MAX);
         assert_eq!(tail.total(), 120_000);
-        assert_eq!(tail.ring.borrow().bytes.len(), MAX_KEPT_BYTES);
+        assert_eq!(tail.ring.borrow().bytes.len(), TAIL_BYTES);
         assert_eq!(lines.last().unwrap(), "line 009999");
         assert!(lines.iter().all(|line| line.len() == 11), "{:?}", lines.first());
     }
@@ -226,8 +227,8 @@ mod tests {
     #[test]
     fn an_endless_line_is_stored_in_part() {
         let (writer, tail) = StderrTail::new();
-        writer.push(&vec![b'x'; MAX_KEPT_BYTES * 3]);
-        assert_eq!(tail.tail(5), ["x".repeat(MAX_KEPT_BYTES)]);
+        writer.push(&vec![b'x'; TAIL_BYTES * 3]);
+        assert_eq!(tail.tail(5), ["x".repeat(TAIL_BYTES)]);
     }
 
     #[test]

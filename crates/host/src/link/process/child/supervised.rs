@@ -59,11 +59,11 @@ pub(super) async fn spawn(
         // itself again and again.
         return Err(SpawnError::NotASupervisor { program: supervisor.program().to_owned(), stderr: String::new() });
     }
-    let (sender, outcome) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let start = Start { command, supervisor, on_stderr, tasks: tasks.clone() };
     tasks.spawn(start.run(sender));
     // The task always answers, unless the runtime is shutting down.
-    outcome.await.unwrap_or(Err(SpawnError::ShuttingDown))
+    receiver.await.unwrap_or(Err(SpawnError::ShuttingDown))
 }
 
 /// The inputs of the start of a server.
@@ -75,8 +75,8 @@ struct Start {
 }
 
 impl Start {
-    /// Starts a supervisor and owns it until all its processes have ended, whether or not a caller still waits for the
-    /// server. So no process ever belongs to a future that may be dropped.
+    /// Starts a supervisor and owns it until all its processes have ended, even if no caller waits for the server any
+    /// more. So no process ever belongs to a future that may be dropped.
     async fn run(self, mut outcome_sender: oneshot::Sender<Result<Child, SpawnError>>) {
         let Self { command, supervisor, on_stderr, tasks } = self;
         let program = supervisor.program().to_owned();
@@ -85,13 +85,13 @@ impl Start {
             let mut command = command;
             let container = command.container.take();
             let removal = container.map(|container| container.wrap(&mut command)).transpose()?;
-            let resolved = resolve(&command)?;
-            let launched = launch(&command, &resolved, removal.as_ref(), supervisor.program())
+            let paths = resolve(&command)?;
+            let launched = launch(&command, &paths, removal.as_ref(), supervisor.program())
                 .map_err(|source| launch_error(&supervisor, source))?;
-            Ok((launched, resolved, removal))
+            Ok((launched, paths, removal))
         });
-        let (Launched { process, streams, orders, reports }, resolved, removal) = match launched.await {
-            Ok(launched) => launched,
+        let (Launched { process, streams, orders, reports }, paths, removal) = match launched.await {
+            Ok(parts) => parts,
             Err(error) => {
                 // This fails if the caller no longer waits.
                 let _ = outcome_sender.send(Err(error));
@@ -104,13 +104,13 @@ impl Start {
 
         let mut reports = BufReader::new(reports.take(REPORTS_LIMIT)).lines();
         let first_report = tokio::select! {
-            first = timeout(START_LIMIT, next_report(&mut reports)) => Some(first),
+            report = timeout(START_LIMIT, next_report(&mut reports)) => Some(report),
             () = outcome_sender.closed() => None,
         };
         let orders = Arc::new(orders);
-        let ending = CancellationToken::new();
-        let executor = OrderPipe { pipe: Arc::clone(&orders), ending: ending.clone() };
-        let watch = Watch { process, reports, life, ending, removal, _lifeline: orders };
+        let end_begun = CancellationToken::new();
+        let executor = OrderPipe { pipe: Arc::clone(&orders), end_begun: end_begun.clone() };
+        let watch = Watch { process, reports, life, end_begun, removal, _lifeline: orders };
         if let Some(Ok(Some(Report::Started(pid)))) = first_report {
             let handle = Handle::new(pid, life_receiver, Box::new(executor)).with_sweep_limit(watch.sweep_limit());
             let child = Child { stdin: streams.stdin, stdout: streams.stdout, stderr, handle };
@@ -122,8 +122,8 @@ impl Start {
         if let Some(Ok(Some(_))) = first_report {
             watch.handle_failed_start().await;
         } else {
-            // The supervisor may have started the server without reporting that. Order it to end the server. If it does
-            // not obey in time, the watch kills the processes.
+            // The supervisor may have started the server without a report. Order it to end the server. If it does not
+            // obey in time, `watch` kills the processes.
             drop((streams.stdin, streams.stdout));
             executor.execute(Order::Kill);
             watch.run().await;
@@ -132,13 +132,13 @@ impl Start {
             stderr.drained().await;
             // This fails if the caller no longer waits.
             let _ = outcome_sender.send(Err(match first_report {
-                // With namespaces, files outside of the sandbox do not exist.
+                // In the namespaces of a sandbox, files outside of the sandbox do not exist.
                 Ok(Some(Report::SpawnFailed(errno)))
                     if is_confined && [Errno::EACCES as i32, Errno::ENOENT as i32].contains(&errno) =>
                 {
-                    unreachable_program_error(&resolved)
+                    unreachable_program_error(&paths)
                 }
-                first_report => start_error(resolved, program, first_report, &stderr),
+                first_report => start_error(paths, program, first_report, &stderr),
             }));
         }
     }
@@ -154,8 +154,8 @@ fn launch_error(supervisor: &Supervisor, source: io::Error) -> SpawnError {
 }
 
 /// Returns the error of a program that exists, but not in its sandbox.
-fn unreachable_program_error(resolved: &ResolvedPaths) -> SpawnError {
-    let program = resolved.program.display();
+fn unreachable_program_error(paths: &ResolvedPaths) -> SpawnError {
+    let program = paths.program.display();
     let why = format!(
         "{program}, or its interpreter, cannot be run in the sandbox; add the folder of its installation to \
          `sandbox.read`"
@@ -166,22 +166,22 @@ fn unreachable_program_error(resolved: &ResolvedPaths) -> SpawnError {
 /// Returns the reason why a supervisor, which has ended, did not start the server. `first_report` is its first report,
 /// if that came in time.
 fn start_error(
-    resolved: ResolvedPaths,
+    paths: ResolvedPaths,
     supervisor: PathBuf,
     first_report: Result<Option<Report>, Elapsed>,
     stderr: &StderrTail,
 ) -> SpawnError {
     match first_report {
-        Ok(Some(Report::SpawnFailed(errno))) => spawn_error(&resolved.program, errno),
+        Ok(Some(Report::SpawnFailed(errno))) => spawn_error(&paths.program, errno),
         Ok(Some(Report::ConfineFailed)) => {
             SpawnError::NotConfined { why: stderr.tail(1).pop().unwrap_or_else(|| "it gives no reason".to_owned()) }
         }
         Ok(Some(Report::FolderFailed(errno))) => {
-            SpawnError::BadCwd { cwd: resolved.cwd, source: io::Error::from_raw_os_error(errno) }
+            SpawnError::BadCwd { cwd: paths.cwd, source: io::Error::from_raw_os_error(errno) }
         }
         Ok(_) => {
-            let last = stderr.tail(1).pop();
-            let stderr = last.map(|line| format!(" (its last line was {line:?})")).unwrap_or_default();
+            let last_line = stderr.tail(1).pop();
+            let stderr = last_line.map(|line| format!(" (its last line was {line:?})")).unwrap_or_default();
             SpawnError::NotASupervisor { program: supervisor, stderr }
         }
         Err(_) => SpawnError::SilentSupervisor { program: supervisor },
@@ -198,7 +198,8 @@ async fn next_report(reports: &mut Reports) -> Option<Report> {
 /// The writing end of the pipe for a supervisor's orders.
 struct OrderPipe {
     pipe: Arc<PipeWriter>,
-    ending: CancellationToken,
+    /// Cancelled by an order to kill.
+    end_begun: CancellationToken,
 }
 
 impl OrderExecutor for OrderPipe {
@@ -207,7 +208,7 @@ impl OrderExecutor for OrderPipe {
         // when the supervisor has ended, and then there is nothing to order.
         let _ = (&*self.pipe).write_all(&[order as u8]);
         if order == Order::Kill {
-            self.ending.cancel();
+            self.end_begun.cancel();
         }
     }
 }
@@ -217,8 +218,8 @@ struct Watch {
     process: Process,
     reports: Reports,
     life: watch::Sender<Life>,
-    /// Cancelled when the supervisor begins to end its processes, and must finish in time.
-    ending: CancellationToken,
+    /// Cancelled when the supervisor begins to end its processes. From then on, it has limited time.
+    end_begun: CancellationToken,
     /// The container that must be removed at the end.
     removal: Option<Removal>,
     /// Keeps the pipe of orders open until the supervisor has ended, even when the handle was dropped.
@@ -228,15 +229,15 @@ struct Watch {
 impl Watch {
     /// Handles the end of a supervisor that reported that it could not start the server.
     async fn handle_failed_start(self) {
-        self.process.kill_and_collect().await;
+        self.process.kill_and_reap().await;
         self.life.send_replace(Life::Gone(Exit::SupervisorLost));
     }
 
     /// Watches the supervisor until it has ended. If the supervisor ends without having ended the processes of the
     /// server, kills those processes.
     async fn run(mut self) {
-        let remaining = self.forward_reports().await;
-        match remaining {
+        let remaining_count = self.forward_reports().await;
+        match remaining_count {
             Some(0) => {}
             Some(count) => tracing::warn!(count, "processes of a server could not be ended"),
             None => {
@@ -245,9 +246,9 @@ impl Watch {
                 self.remove_container().await;
             }
         }
-        // Collect the supervisor only now: until then, the system does not reuse its process id, which is also the id
-        // of the session.
-        self.process.kill_and_collect().await;
+        // Reap the supervisor only now: until then, the system does not reuse its process id, which is also the id of
+        // the session.
+        self.process.kill_and_reap().await;
         let exit = self.life.borrow().exit().unwrap_or(Exit::SupervisorLost);
         self.life.send_replace(Life::Gone(exit));
     }
@@ -255,8 +256,8 @@ impl Watch {
     /// Removes the container, as the supervisor would have done.
     async fn remove_container(&mut self) {
         let Some(removal) = self.removal.take() else { return };
-        let removed = spawn_blocking(move || removal.carry_out(ClientEnd::Killed)).await;
-        if !matches!(removed, Ok(true)) {
+        let removal_result = spawn_blocking(move || removal.carry_out(ClientEnd::Killed)).await;
+        if !matches!(removal_result, Ok(true)) {
             tracing::warn!("the container of a server could not be removed; its engine does not answer");
         }
     }
@@ -266,14 +267,14 @@ impl Watch {
         if self.removal.is_some() { SWEEP_LIMIT + REMOVAL_LIMIT } else { SWEEP_LIMIT }
     }
 
-    /// Forwards the reports until they end. Returns the number of remaining processes, which the last report contains;
-    /// `None` if that report did not come. Kills a supervisor that takes too long.
+    /// Forwards the reports until they end. Returns the number of processes that the supervisor could not end, from its
+    /// last report; `None` if that report did not come. Kills a supervisor that takes too long.
     async fn forward_reports(&mut self) -> Option<u32> {
-        let mut remaining = None;
-        let ending = self.ending.clone();
+        let mut remaining_count = None;
+        let end_begun = self.end_begun.clone();
         let limit = self.sweep_limit();
         let mut overdue = pin!(async move {
-            ending.cancelled().await;
+            end_begun.cancelled().await;
             sleep(limit).await;
         });
         loop {
@@ -287,12 +288,12 @@ impl Watch {
             match report {
                 Some(Report::Ended(exit)) => {
                     self.life.send_replace(Life::Ended(exit));
-                    self.ending.cancel();
+                    self.end_begun.cancel();
                 }
-                Some(Report::Finished { left_behind: count }) => remaining = Some(count),
+                Some(Report::Finished { left_behind: count }) => remaining_count = Some(count),
                 Some(Report::Started(_) | Report::FolderFailed(_) | Report::SpawnFailed(_) | Report::ConfineFailed) => {
                 }
-                None => return remaining,
+                None => return remaining_count,
             }
         }
     }
@@ -315,26 +316,26 @@ fn kill_leftovers(tasks: &TaskTracker) {
 /// Kills the processes of a supervisor's session, and the processes that carry the supervisor's [`Mark`]. Ends when no
 /// process remains, or after 2 s.
 ///
-/// Stops all processes first, and kills them when no new process is found. A stopped process starts no other process,
-/// and a process whose parent has died could no longer be found.
+/// Stops all processes before it kills any: a stopped process starts no other process. It kills them once it finds no
+/// new process, because the children of a killed process might no longer be found.
 async fn kill_session(session: u32) {
     let deadline = Instant::now() + KILL_SESSION_LIMIT;
-    let mut living = HashSet::new();
+    let mut living_ids = HashSet::new();
     let mark = Mark::of_supervisor(session);
     loop {
-        let is_late = Instant::now() >= deadline;
-        let session_processes = table::remains_of_session(session).into_iter().map(|process| process.id);
-        let marked = mark.map(mark::marked_with).unwrap_or_default();
-        let new_count = session_processes.chain(marked).filter(|id| living.insert(*id)).count();
-        living.retain(|id| id.is_alive());
-        if living.is_empty() {
+        let is_past_deadline = Instant::now() >= deadline;
+        let session_ids = table::remains_of_session(session).into_iter().map(|process| process.id);
+        let marked_ids = mark.map(mark::marked_with).unwrap_or_default();
+        let new_count = session_ids.chain(marked_ids).filter(|id| living_ids.insert(*id)).count();
+        living_ids.retain(|id| id.is_alive());
+        if living_ids.is_empty() {
             return;
         }
-        let must_stop = new_count > 0 && !is_late;
-        for id in &living {
+        let must_stop = new_count > 0 && !is_past_deadline;
+        for id in &living_ids {
             id.signal(if must_stop { Signal::SIGSTOP } else { Signal::SIGKILL });
         }
-        if is_late {
+        if is_past_deadline {
             return;
         }
         if !must_stop {

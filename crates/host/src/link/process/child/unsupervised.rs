@@ -39,7 +39,7 @@ pub(super) async fn spawn(
     tasks: &TaskTracker,
 ) -> Result<Child, SpawnError> {
     let (mut process, group) = on_blocking_thread(tasks, move || launch(&command)).await?;
-    // `launch` has piped all three, so each of them is there.
+    // `launch` has made a pipe for each of the three, so this cannot fail.
     let (Some(stdin), Some(stdout), Some(stderr_pipe)) =
         (process.stdin.take(), process.stdout.take(), process.stderr.take())
     else {
@@ -48,30 +48,30 @@ pub(super) async fn spawn(
     let (life, life_receiver) = watch::channel(Life::Running);
     let (stderr_writer, stderr) = StderrTail::new();
     tasks.spawn(drain(stderr_pipe, stderr_writer, on_stderr, life_receiver.clone()));
-    let killed = CancellationToken::new();
-    tasks.spawn(watch_group(process, group, life, killed.clone()));
-    let handle = Handle::new(group.id(), life_receiver, Box::new(GroupOrders { group, killed }));
+    let kill_ordered = CancellationToken::new();
+    tasks.spawn(watch_group(process, group, life, kill_ordered.clone()));
+    let handle = Handle::new(group.id(), life_receiver, Box::new(GroupOrders { group, kill_ordered }));
     Ok(Child { stdin, stdout, stderr, handle })
 }
 
 /// Starts the process. Blocking: reads file metadata, forks, and waits for the exec.
 fn launch(command: &ChildCommand) -> Result<(Process, Group), SpawnError> {
-    let resolved = resolve(command)?;
-    let mut process = Command::new(&resolved.program);
+    let paths = resolve(command)?;
+    let mut process = Command::new(&paths.program);
     process
         .args(&command.args)
         .env_clear()
         .envs(command.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(&resolved.cwd)
+        .current_dir(&paths.cwd)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         // 0 makes the process the leader of a new group.
         .process_group(0)
         .kill_on_drop(true);
-    let system_error = |source| SpawnError::System { path: resolved.program.clone(), source };
+    let system_error = |source| SpawnError::System { path: paths.program.clone(), source };
     let process = process.spawn().map_err(|error| match error.raw_os_error() {
-        Some(errno) => spawn_error(&resolved.program, errno),
+        Some(errno) => spawn_error(&paths.program, errno),
         None => system_error(error),
     })?;
     let pid = process.id().and_then(|pid| i32::try_from(pid).ok());
@@ -81,9 +81,9 @@ fn launch(command: &ChildCommand) -> Result<(Process, Group), SpawnError> {
 
 /// A process group, by the process id of its leader.
 ///
-/// The leader is collected before the rest of the group is ended. The system does not reuse the id while the group has
-/// members. If the group has no other members, the host uses the id only once more, microseconds after the leader was
-/// collected.
+/// The host reaps the leader before it ends the rest of the group. The system does not reuse the id while the group has
+/// members. If the group has no other members, the host uses the id only once more, microseconds after it reaped the
+/// leader.
 #[derive(Clone, Copy)]
 struct Group(Pid);
 
@@ -104,8 +104,8 @@ impl Group {
     }
 
     fn has_living_members(self) -> bool {
-        // `killpg` also succeeds if all members have ended but are not collected yet. So the table of processes is used
-        // where it can be read.
+        // `killpg` also succeeds if all members have ended but are not reaped yet. So read the table of processes where
+        // that is possible.
         #[cfg(target_os = "linux")]
         if table::is_usable() {
             return table::group_lives(self.0.as_raw());
@@ -114,7 +114,7 @@ impl Group {
         killpg(self.0, no_signal).is_ok()
     }
 
-    /// Waits at most `limit` until the group has no living members, and returns whether that is so.
+    /// Waits until the group has no living members, for at most `limit`. Returns whether it has none.
     async fn wait_until_empty(self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while self.has_living_members() {
@@ -130,7 +130,8 @@ impl Group {
 /// Executes the orders of a handle on a group.
 struct GroupOrders {
     group: Group,
-    killed: CancellationToken,
+    /// Cancelled by an order to kill.
+    kill_ordered: CancellationToken,
 }
 
 impl OrderExecutor for GroupOrders {
@@ -139,23 +140,23 @@ impl OrderExecutor for GroupOrders {
             Order::Terminate => self.group.terminate(),
             Order::Kill => {
                 self.group.signal(Signal::SIGKILL);
-                self.killed.cancel();
+                self.kill_ordered.cancel();
             }
         }
     }
 }
 
 /// Waits for the leader, then ends the rest of its group.
-async fn watch_group(mut process: Process, group: Group, life: watch::Sender<Life>, killed: CancellationToken) {
+async fn watch_group(mut process: Process, group: Group, life: watch::Sender<Life>, kill_ordered: CancellationToken) {
     let overdue = async {
-        killed.cancelled().await;
+        kill_ordered.cancelled().await;
         sleep(KILL_LIMIT).await;
     };
     let status = tokio::select! {
         status = process.wait() => status.ok(),
         () = overdue => None,
     };
-    let exit = status.map_or(Exit::Unknown, exit_of);
+    let exit = status.map_or(Exit::Unknown, exit_from_status);
     life.send_replace(Life::Ended(exit));
     if !group.wait_until_empty(Duration::ZERO).await {
         group.terminate();
@@ -169,7 +170,7 @@ async fn watch_group(mut process: Process, group: Group, life: watch::Sender<Lif
     life.send_replace(Life::Gone(exit));
 }
 
-fn exit_of(status: std::process::ExitStatus) -> Exit {
+fn exit_from_status(status: std::process::ExitStatus) -> Exit {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => Exit::Code(code),
