@@ -12,9 +12,10 @@ use url::Url;
 
 use crate::browser::BrowserError;
 
+/// The path of the redirect URI.
 const PATH: &str = "/callback";
 /// The maximum number of bytes in the head of a request; a real redirect is far shorter.
-const HEAD_BYTES: usize = 16 * 1024;
+const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The timeout of one request. Browsers open connections in advance and send nothing on them.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum number of connections at once; further ones wait.
@@ -33,9 +34,9 @@ impl Loopback {
     /// # Errors
     /// [`BrowserError::Port`] when the port is in use or cannot be opened.
     pub async fn bind(port: u16) -> Result<Self, BrowserError> {
-        let failed = |error: io::Error| BrowserError::Port { port, why: error.to_string() };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(failed)?;
-        let port = listener.local_addr().map_err(failed)?.port();
+        let port_error = |error: io::Error| BrowserError::Port { port, why: error.to_string() };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(port_error)?;
+        let port = listener.local_addr().map_err(port_error)?.port();
         Ok(Self { listener, port })
     }
 
@@ -60,17 +61,18 @@ impl Loopback {
         redirect.unwrap_or(Err(BrowserError::TimedOut { after: limit }))
     }
 
+    /// Accepts connections until one brings the redirect with this `state`.
     async fn accept_redirect(&self, state: Option<&str>) -> Result<Url, BrowserError> {
         let mut requests = FuturesUnordered::new();
         loop {
             tokio::select! {
                 connection = self.listener.accept(), if requests.len() < MAX_CONNECTIONS => match connection {
                     Ok((stream, _)) => requests.push(timeout(REQUEST_TIMEOUT, self.answer_request(stream, state))),
-                    // Rare, such as without a free descriptor: the user can sign in again.
+                    // This is rare, for example if no file descriptor is free: the user can sign in again.
                     Err(error) => return Err(BrowserError::Port { port: self.port, why: error.to_string() }),
                 },
                 // Any other request, even one that failed or timed out, does not end the wait.
-                Some(answered) = requests.next() => if let Ok(Ok(Some(redirect))) = answered {
+                Some(request) = requests.next() => if let Ok(Ok(Some(redirect))) = request {
                     return Ok(redirect);
                 },
             }
@@ -84,7 +86,7 @@ impl Loopback {
             let mut piece = [0; 2048];
             match stream.read(&mut piece).await? {
                 0 => return Ok(None),
-                read if head.len() + read > HEAD_BYTES => return Ok(None),
+                read if head.len() + read > MAX_HEAD_BYTES => return Ok(None),
                 read => head.extend_from_slice(&piece[..read]),
             }
         }
@@ -117,7 +119,7 @@ impl Loopback {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("host").then(|| value.trim())
         })?;
-        // With DNS rebinding, a foreign page reaches this port under its own name, which `Host` shows.
+        // With DNS rebinding, a foreign page reaches this port under its own host name. `Host` then has that name.
         let names_this_port = host == format!("127.0.0.1:{}", self.port);
         let own_url = Url::parse(&format!("http://127.0.0.1:{}", self.port)).ok()?;
         let url = own_url.join(target).ok()?;
