@@ -146,7 +146,7 @@ impl Store {
         }
         builder.push(" ORDER BY seq ").push(order).push(" LIMIT ");
         builder.push_bind(i64::try_from(query.limit.min(MAX_ROWS)).unwrap_or(i64::MAX));
-        let rows: Vec<Row> = builder.build().fetch_all(&mut self.read("reading the audit log").await?).await?;
+        let rows: Vec<Row> = builder.build().fetch_all(&mut self.begin_read("reading the audit log").await?).await?;
         Ok(rows.into_iter().map(AuditRow::from).collect())
     }
 }

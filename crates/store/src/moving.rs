@@ -91,8 +91,8 @@ impl Database {
     /// database fails.
     pub async fn check_movable(&self, tenant: Option<&str>, source: &Store) -> Result<bool, MoveError> {
         let store = self.target_store(tenant).await?;
-        let mut target = store.read_snapshot(MOVING).await?;
-        let mut file = source.read_snapshot(MOVING).await?;
+        let mut target = store.begin_snapshot(MOVING).await?;
+        let mut file = source.begin_snapshot(MOVING).await?;
         let tables = tables(tenant.is_none(), &mut file).await?;
         self.check_target(&tables, &mut file, &mut target).await
     }
@@ -105,13 +105,13 @@ impl Database {
     /// [`MoveError`]
     pub async fn move_rows(&self, tenant: Option<&str>, source: &Store) -> Result<MoveReport, MoveError> {
         let store = self.target_store(tenant).await?;
-        if tenant.is_none() && has_team(&mut source.read(MOVING).await?).await? {
+        if tenant.is_none() && has_team(&mut source.begin_read(MOVING).await?).await? {
             // Brings the tables to the newest schema.
             source.with_team().await?;
         }
         let audit = source.verify_audit(None).await?;
         let mut target = store.begin_durably(MOVING).await?;
-        let mut file = source.read_snapshot(MOVING).await?;
+        let mut file = source.begin_snapshot(MOVING).await?;
         let tables = tables(tenant.is_none(), &mut file).await?;
         let were_already_moved = self.check_target(&tables, &mut file, &mut target).await?;
         let mut moved = Vec::with_capacity(tables.len());

@@ -147,7 +147,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
-        let mut transaction = self.read("reading the replicas").await?;
+        let mut transaction = self.begin_read("reading the replicas").await?;
         let rows: Vec<HeartbeatRow> = query("SELECT beats, id, address, public_key FROM team_replicas ORDER BY id")
             .fetch_all(&mut transaction)
             .await?;
@@ -159,7 +159,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn replica_homes(&self) -> Result<Vec<ReplicaHomes>, StoreError> {
-        let mut transaction = self.read("reading the homes of the replicas").await?;
+        let mut transaction = self.begin_read("reading the homes of the replicas").await?;
         let rows: Vec<ReplicaHomesRow> = query(
             "SELECT (SELECT count(*) FROM team_homes h WHERE h.replica = r.id) AS tenants, \
              r.beats, r.id, r.address, r.public_key FROM team_replicas r ORDER BY r.address, r.id",
@@ -191,7 +191,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn home(&self, tenant: &str) -> Result<Option<Home>, StoreError> {
-        let mut transaction = self.read("reading the home of a tenant").await?;
+        let mut transaction = self.begin_read("reading the home of a tenant").await?;
         Ok(find_home(&mut transaction, tenant).await?.map(HomeRow::into_home))
     }
 

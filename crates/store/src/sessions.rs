@@ -326,7 +326,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::UnknownSession`] when there is none; other errors when the database fails.
     pub async fn session(&self, id: Uuid) -> Result<Session, StoreError> {
-        let mut connection = self.read("reading a session").await?;
+        let mut connection = self.begin_read("reading a session").await?;
         self.read_session(id, &mut connection).await
     }
 
@@ -357,7 +357,7 @@ impl Store {
         }
         builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ");
         builder.push_bind(i64::try_from(query.limit).unwrap_or(i64::MAX));
-        let rows: Vec<SessionRow> = builder.build().fetch_all(&mut self.read("listing sessions").await?).await?;
+        let rows: Vec<SessionRow> = builder.build().fetch_all(&mut self.begin_read("listing sessions").await?).await?;
         Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
     }
 
@@ -380,7 +380,8 @@ impl Store {
         builder.push(" WHERE id >= ").push_bind(&start).push(" AND id < ").push_bind(format!("{start}g"));
         restrict_to(owners, &mut builder);
         builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ").push_bind(MAX_CANDIDATES as i64 + 1);
-        let rows: Vec<SessionRow> = builder.build().fetch_all(&mut self.read("looking for a session").await?).await?;
+        let rows: Vec<SessionRow> =
+            builder.build().fetch_all(&mut self.begin_read("looking for a session").await?).await?;
         let mut found: Vec<Session> = rows.into_iter().filter_map(SessionRow::into_session).collect();
         if found.len() > 1 {
             let prefixes = found.into_iter().take(MAX_CANDIDATES).map(|session| session.prefix).collect();
@@ -419,7 +420,7 @@ impl Store {
     /// [`StoreError`] when the database fails.
     pub async fn session_totals(&self, owners: OwnerFilter<'_>) -> Result<SessionTotals, StoreError> {
         let (operation, key) = ("counting sessions", owners.key());
-        let mut connection = self.read(operation).await?;
+        let mut connection = self.begin_read(operation).await?;
         let (sessions, messages): (i64, i64) = query(
             "SELECT (SELECT count(*) FROM sessions WHERE $1 IS NULL OR owner = $1), (SELECT count(*) FROM messages \
              WHERE $1 IS NULL OR session_id IN (SELECT id FROM sessions WHERE owner = $1))",

@@ -403,7 +403,7 @@ impl TeamStore {
              WHERE ($1 IS NULL OR tenant = $1) ORDER BY tenant, name, issuer, subject",
         )
         .bind(tenant)
-        .fetch_all(&mut self.read("reading the members of the team").await?)
+        .fetch_all(&mut self.begin_read("reading the members of the team").await?)
         .await?;
         Ok(rows.into_iter().filter_map(|row| row.into_principal().ok()).collect())
     }
@@ -413,7 +413,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn member(&self, owner: MemberIdentity<'_>) -> Result<Option<Principal>, StoreError> {
-        let mut connection = self.read("reading a member of the team").await?;
+        let mut connection = self.begin_read("reading a member of the team").await?;
         find_member(&mut connection, owner).await
     }
 
@@ -442,7 +442,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn team_tokens(&self, filter: TokenFilter<'_>) -> Result<Vec<TeamToken>, StoreError> {
-        find_tokens(&mut self.read("reading tokens of the team").await?, filter).await
+        find_tokens(&mut self.begin_read("reading tokens of the team").await?, filter).await
     }
 
     /// Returns the token with this hash, unless it has ended.
@@ -480,7 +480,7 @@ impl TeamStore {
     /// [`StoreError`] when the database fails.
     pub async fn team_version(&self) -> Result<i64, StoreError> {
         query_scalar("SELECT version FROM team_version")
-            .fetch_one(&mut self.read("reading the version of the team").await?)
+            .fetch_one(&mut self.begin_read("reading the version of the team").await?)
             .await
     }
 }

@@ -280,7 +280,7 @@ impl Vault {
             return Ok(row);
         }
         // If a newer key has replaced this vault's, that explains why the row has another key.
-        let mut connection = self.store.read("reading the vault").await?;
+        let mut connection = self.store.begin_read("reading the vault").await?;
         self.check_key(&mut connection).await?;
         Err(VaultError::OtherKey { space, name: name.to_owned() })
     }
@@ -319,7 +319,7 @@ impl Store {
         query("SELECT key_id, nonce, sealed FROM vault WHERE space = $1 AND name = $2")
             .bind(space.as_str())
             .bind(name)
-            .fetch_optional(&mut self.read("reading the vault").await?)
+            .fetch_optional(&mut self.begin_read("reading the vault").await?)
             .await
     }
 
@@ -349,7 +349,7 @@ impl Store {
     pub async fn sealed_names(&self, space: Space) -> Result<Vec<String>, StoreError> {
         query_scalar("SELECT name FROM vault WHERE space = $1 ORDER BY name")
             .bind(space.as_str())
-            .fetch_all(&mut self.read("reading the vault").await?)
+            .fetch_all(&mut self.begin_read("reading the vault").await?)
             .await
     }
 }
@@ -396,7 +396,7 @@ impl Store {
             )
             .bind(space.as_str())
             .bind(prefix)
-            .fetch_all(&mut store.read("reading the vault").await?)
+            .fetch_all(&mut store.begin_read("reading the vault").await?)
             .await
         })
         .await

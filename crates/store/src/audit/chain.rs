@@ -103,7 +103,7 @@ impl Store {
     #[cfg(feature = "postgres")]
     pub(crate) async fn begin_audit(&self) -> Result<(), StoreError> {
         let operation = "beginning the audit log";
-        if read_head(&mut self.read(operation).await?).await?.is_some() {
+        if read_head(&mut self.begin_read(operation).await?).await?.is_some() {
             return Ok(());
         }
         // Rows without a stored end are a broken chain, which a new beginning would conceal.

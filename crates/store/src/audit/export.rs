@@ -75,7 +75,7 @@ impl Store {
     }
 
     async fn audit_export(&self, place: &str) -> Result<AuditExport, StoreError> {
-        let mut transaction = self.read_snapshot(OPERATION).await?;
+        let mut transaction = self.begin_snapshot(OPERATION).await?;
         let now = transaction.now_millis().await?;
         let newest = chain::read_head(&mut transaction).await?.map_or(0, |head| row_number(head.seq));
         let row: Option<ExportRow> = query("SELECT head, pending, seq, due_at FROM audit_exports WHERE place = $1")
@@ -162,7 +162,7 @@ impl Store {
         end: Option<ChainEnd>,
         max_rows: usize,
     ) -> Result<Result<AuditRows, Break>, StoreError> {
-        let mut transaction = self.read_snapshot(OPERATION).await?;
+        let mut transaction = self.begin_snapshot(OPERATION).await?;
         let (first, before) = chain_start(&mut transaction).await?.unwrap_or((1, NO_ROW_HASH));
         let oldest = ChainEnd { seq: row_number(first - 1), hash: before };
         let after = end.filter(|end| end.seq >= oldest.seq).unwrap_or(oldest);

@@ -45,7 +45,7 @@ impl Store {
     /// Returns whether it is time to look for old rows: the last time was more than a day ago.
     pub(super) async fn is_audit_retention_due(&self, now: i64) -> Result<bool, StoreError> {
         let looked_at: Option<i64> = query_scalar("SELECT forgot_at FROM audit_head")
-            .fetch_optional(&mut self.read("reading the audit log").await?)
+            .fetch_optional(&mut self.begin_read("reading the audit log").await?)
             .await?;
         // A time in the future comes from a clock that was wrong then.
         Ok(looked_at.is_some_and(|looked_at| !(now - DAY..=now).contains(&looked_at)))

@@ -94,7 +94,7 @@ impl Store {
     pub async fn verify_audit(&self, known_end: Option<ChainEnd>) -> Result<Result<Chain, Break>, StoreError> {
         let operation = "verifying the audit log";
         // A transaction, to see all rows as of one moment.
-        let mut transaction = self.read_snapshot(operation).await?;
+        let mut transaction = self.begin_snapshot(operation).await?;
         verify(&mut transaction, known_end).await
     }
 }

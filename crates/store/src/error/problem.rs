@@ -6,13 +6,13 @@ use std::io::ErrorKind;
 #[cfg(feature = "postgres")]
 use super::StoreError;
 
-/// Stands in the field `path` of errors about a database server, which has no file. It does not name the server:
-/// the callers of tools get these errors, too, and must not learn where the server is.
+/// The `path` in errors about a database server, which has no file. It does not name the server, because the callers of
+/// tools get these errors, too, and must not learn where the server is.
 #[cfg(feature = "postgres")]
 const PATH_PLACEHOLDER: &str = "the database";
 
-/// Why a database server cannot do what was asked of it. Each text continues the words "the database", and names the
-/// setting to change, if there is one.
+/// Why a database server cannot do an operation. Each message continues the words "the database", and names the setting
+/// to change, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatabaseProblem {
@@ -81,7 +81,7 @@ impl StoreError {
         Self::Database { database: name.to_owned(), problem, source: None }
     }
 
-    /// Converts an error of Postgres (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
+    /// Converts an error of sqlx or Postgres (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
     pub(crate) fn from_postgres(operation: &'static str, name: &str, error: sqlx::Error) -> Self {
         match problem(&error) {
             Some(problem) => Self::Database { database: name.to_owned(), problem, source: Some(Box::new(error)) },
@@ -113,8 +113,8 @@ fn problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
     problem_of_code(code(error)?)
 }
 
-/// Returns whether Postgres ends the connection with this code, whatever the statement was: class 08 is a failed
-/// connection; the others are a server that shuts down or is starting, and a connection that was idle for too long
+/// Returns whether Postgres ends the connection with this error code. Codes of class 08 mean a failed connection. The
+/// others mean a server that shuts down or is starting, and a connection that was idle for too long
 /// (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
 #[cfg(feature = "postgres")]
 pub(crate) fn ends_connection(code: &str) -> bool {

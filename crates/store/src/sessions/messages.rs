@@ -278,7 +278,7 @@ impl Store {
         .bind(id.to_string())
         .bind(i64::try_from(from).unwrap_or(i64::MAX))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(&mut self.read("reading a session").await?)
+        .fetch_all(&mut self.begin_read("reading a session").await?)
         .await?;
         // Without the row, all messages that follow it would be at wrong positions.
         let unreadable = || StoreError::UnreadableMessage { session: id };
@@ -292,7 +292,7 @@ impl Store {
     pub async fn open_turn(&self, id: Uuid) -> Result<Option<String>, StoreError> {
         let row: Option<(Option<String>,)> = query("SELECT open_turn FROM sessions WHERE id = $1")
             .bind(id.to_string())
-            .fetch_optional(&mut self.read("reading a session").await?)
+            .fetch_optional(&mut self.begin_read("reading a session").await?)
             .await?;
         let (open_turn,) = row.ok_or_else(|| self.unknown_session(&id.to_string()))?;
         Ok(open_turn)

@@ -45,7 +45,7 @@ impl Store {
         // Check without a lock first: all calls but one a day have nothing to do.
         let select_done_at = "SELECT done_at FROM chores WHERE name = $1";
         let done_at: Option<i64> =
-            query_scalar(select_done_at).bind(CHORE).fetch_optional(&mut self.read(operation).await?).await?;
+            query_scalar(select_done_at).bind(CHORE).fetch_optional(&mut self.begin_read(operation).await?).await?;
         // A time in the future comes from a clock that was wrong then.
         let is_recent = |done_at: i64| ((now - day).timestamp_millis()..=now.timestamp_millis()).contains(&done_at);
         if done_at.is_some_and(is_recent) {

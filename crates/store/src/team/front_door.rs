@@ -224,7 +224,7 @@ impl TeamStore {
             query("SELECT id, name, redirect_uris FROM team_clients WHERE id = $1 AND ends_at > $2")
                 .bind(id)
                 .bind(now())
-                .fetch_optional(&mut self.read("reading a client of the team").await?)
+                .fetch_optional(&mut self.begin_read("reading a client of the team").await?)
                 .await?;
         Ok(row.and_then(|(id, name, uris)| {
             Some(RegisteredClient { id, name, redirect_uris: serde_json::from_str(&uris).ok()? })
@@ -305,7 +305,7 @@ impl TeamStore {
         let Some(grant) = self.grant_where("g.handle = ", &old.handle).await? else { return Ok(RefreshUse::Unknown) };
         let current: Option<Vec<u8>> = query_scalar("SELECT refresh FROM team_grants WHERE family = $1")
             .bind(&grant.family)
-            .fetch_optional(&mut self.read("reading a refresh token of the team").await?)
+            .fetch_optional(&mut self.begin_read("reading a refresh token of the team").await?)
             .await?;
         let is_current = current.is_some_and(|current| current == old.token.0);
         Ok(if is_current { RefreshUse::Good(Box::new(grant)) } else { RefreshUse::Used(Box::new(grant)) })
@@ -372,7 +372,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn grants(&self, filter: GrantFilter<'_>) -> Result<Vec<Grant>, StoreError> {
-        let mut connection = self.read("reading grants of the team").await?;
+        let mut connection = self.begin_read("reading grants of the team").await?;
         let now = database_now(&mut connection).await?;
         let mut query = QueryBuilder::new(SELECT_GRANTS);
         match filter {
@@ -402,7 +402,7 @@ impl TeamStore {
 
     /// Returns the valid grant that meets a condition: `condition` is SQL that ends in `= `, and `hash` follows it.
     async fn grant_where(&self, condition: &'static str, hash: &TokenHash) -> Result<Option<Grant>, StoreError> {
-        let mut connection = self.read("reading a grant of the team").await?;
+        let mut connection = self.begin_read("reading a grant of the team").await?;
         let now = database_now(&mut connection).await?;
         let mut select = QueryBuilder::new(SELECT_GRANTS);
         select.push(condition).push_bind(&hash.0[..]).push(" AND g.ends_at > ").push_bind(now);

@@ -47,7 +47,7 @@ impl TeamStore {
             "SELECT tenant, person, membership FROM team_departures WHERE is_forgotten = FALSE \
              ORDER BY tenant, person, membership",
         )
-        .fetch_all(&mut self.read(READING).await?)
+        .fetch_all(&mut self.begin_read(READING).await?)
         .await?;
         let removed =
             |(tenant, person, membership)| RemovedMember { tenant, person, membership: membership_number(membership) };
@@ -74,7 +74,7 @@ impl TeamStore {
     pub async fn memberships(&self, people: &[String]) -> Result<HashMap<String, u32>, StoreError> {
         let mut query = QueryBuilder::new("SELECT person, count(*) FROM team_departures WHERE person IN (");
         query.push_list(people).push(") GROUP BY person");
-        let rows: Vec<(String, i64)> = query.build().fetch_all(&mut self.read(READING).await?).await?;
+        let rows: Vec<(String, i64)> = query.build().fetch_all(&mut self.begin_read(READING).await?).await?;
         Ok(rows.into_iter().map(|(person, count)| (person, membership_number(count))).collect())
     }
 }

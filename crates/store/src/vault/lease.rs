@@ -124,7 +124,7 @@ impl Lease {
 
 impl Store {
     async fn is_leased(&self, space: Space, name: &str) -> Result<bool, StoreError> {
-        let mut transaction = self.read(TAKING).await?;
+        let mut transaction = self.begin_read(TAKING).await?;
         let now = transaction.now_millis().await?;
         query_scalar(
             "SELECT EXISTS (SELECT 1 FROM leases WHERE space = $1 AND name = $2 AND ends_at > $3 AND ends_at <= $4)",

@@ -90,7 +90,7 @@ impl Vault {
     /// # Errors
     /// When the database fails.
     pub async fn is_successor(&self) -> Result<bool, VaultError> {
-        let mut connection = self.store.read(CHECKING).await?;
+        let mut connection = self.store.begin_read(CHECKING).await?;
         let found = query_scalar(
             "SELECT EXISTS (SELECT 1 FROM vault_retired WHERE successor = $1) \
              AND NOT EXISTS (SELECT 1 FROM vault_retired WHERE key_id = $1)",
@@ -123,7 +123,7 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn key_changed_at(&self) -> Result<Option<i64>, StoreError> {
-        query_scalar("SELECT MAX(retired_at) FROM vault_retired").fetch_one(&mut self.read(CHECKING).await?).await
+        query_scalar("SELECT MAX(retired_at) FROM vault_retired").fetch_one(&mut self.begin_read(CHECKING).await?).await
     }
 }
 
