@@ -30,8 +30,8 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Inner {
-    /// Returns the headers that authorize a request. Renews the tokens first if they expire soon. `None` if there are no
-    /// tokens.
+    /// Returns the headers that authorize a request. Renews the tokens first if they expire soon. `None` if there are
+    /// no tokens.
     async fn sign(self: &Arc<Self>, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
         let slot = self.slot(&to);
         let usable = match slot.usable() {

@@ -7,7 +7,8 @@ use url::Url;
 
 /// Shows a page of an authorization server to the user, and returns the URL to which the server redirects.
 pub trait Browser: Send + Sync {
-    /// Returns the URI to which the authorization server redirects. It stays the same until [`Self::visit`] has returned.
+    /// Returns the URI to which the authorization server redirects. It stays the same until [`Self::visit`] has
+    /// returned.
     fn redirect_uri(&self) -> String;
 
     /// Shows `page`, an http or https URL, and waits until the browser is redirected back. Returns the URL of that

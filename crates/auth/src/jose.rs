@@ -107,8 +107,8 @@ impl SigningKey {
     }
 }
 
-/// The claims of an assertion that depend on the sign-in: the client is issuer and subject, and the authorization server
-/// is the audience. The id of the key goes into the header.
+/// The claims of an assertion that depend on the sign-in: the client is issuer and subject, and the authorization
+/// server is the audience. The id of the key goes into the header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AssertionClaims<'a> {
     pub(crate) client: &'a str,

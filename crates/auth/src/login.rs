@@ -1,7 +1,7 @@
 //! Sign-in and sign-out by a user, and the sign-in without a user that a server's configuration can ask for.
 //!
-//! A slot is the state of one sign-in in this process. A lease is the right to change the stored credentials; one process
-//! at a time has it.
+//! A slot is the state of one sign-in in this process. A lease is the right to change the stored credentials; one
+//! process at a time has it.
 
 use std::sync::Arc;
 
@@ -75,9 +75,9 @@ impl SignedOut {
 
 impl SignIn {
     /// Signs in to a server, even if the user is signed in already. Requests `scopes`; if there are none, the scopes of
-    /// the server's entry in the configuration, or else those that the server names. Shows the page in `browser`, unless
-    /// the grant of the entry needs no user. Once the browser has returned, or with such a grant, the sign-in runs to its
-    /// end even if this future is dropped.
+    /// the server's entry in the configuration, or else those that the server names. Shows the page in `browser`,
+    /// unless the grant of the entry needs no user. Once the browser has returned, or with such a grant, the sign-in
+    /// runs to its end even if this future is dropped.
     ///
     /// # Errors
     /// [`AuthError`] when the sign-in failed. The tokens of an earlier sign-in stay stored.
@@ -289,8 +289,8 @@ impl Inner {
         Ok(signed_in)
     }
 
-    /// Deletes the credentials under the key of `slot`, and then revokes their tokens if the authorization server supports
-    /// that. If `context` is an error, the tokens are not revoked.
+    /// Deletes the credentials under the key of `slot`, and then revokes their tokens if the authorization server
+    /// supports that. If `context` is an error, the tokens are not revoked.
     async fn delete_and_revoke(
         &self,
         slot: &Slot,

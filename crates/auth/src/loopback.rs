@@ -47,8 +47,8 @@ impl Loopback {
     }
 
     /// Waits at most `limit` for the redirect that belongs to `authorization_url`, and returns its URL. The query has
-    /// `code`, or `error` if the sign-in failed. Refuses a request with another `state` or another `Host`, and continues
-    /// to wait; without a `state` in `authorization_url`, the redirect must have none either.
+    /// `code`, or `error` if the sign-in failed. Refuses a request with another `state` or another `Host`, and
+    /// continues to wait; without a `state` in `authorization_url`, the redirect must have none either.
     ///
     /// If the future is dropped, the accepted connections are closed, and the port stays open.
     ///

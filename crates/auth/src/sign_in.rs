@@ -136,9 +136,10 @@ impl SignIn {
         Ok(accounts)
     }
 
-    /// Waits until all renewals, sign-ins and sign-outs that are under way are done, but at most five seconds. Call this
-    /// at the end of the program, after its hosts have ended. A renewal continues after its request has ended. If it is
-    /// cut off, the authorization server may have invalidated the old refresh token, and the user must sign in again.
+    /// Waits until all renewals, sign-ins and sign-outs that are under way are done, but at most five seconds. Call
+    /// this at the end of the program, after its hosts have ended. A renewal continues after its request has ended. If
+    /// it is cut off, the authorization server may have invalidated the old refresh token, and the user must sign in
+    /// again.
     pub async fn settled(&self) {
         if timeout(SHUTDOWN_WAIT, self.0.tasks.wait()).await.is_err() {
             tracing::warn!("a sign-in is under way while the program ends: the user may have to sign in again");

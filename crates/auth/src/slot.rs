@@ -71,8 +71,8 @@ impl Slot {
         }
     }
 
-    /// Returns the cached credentials, even if the server refused them. If the store has another access token by now, the
-    /// user has signed in or another process has renewed the tokens.
+    /// Returns the cached credentials, even if the server refused them. If the store has another access token by now,
+    /// the user has signed in or another process has renewed the tokens.
     pub(crate) fn last_stored(&self) -> Option<Arc<Credentials>> {
         match &**self.cached.load() {
             CachedCredentials::Present(credentials) | CachedCredentials::Refused(credentials) => {

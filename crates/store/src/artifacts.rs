@@ -100,8 +100,8 @@ pub enum ReadError {
     },
 }
 
-/// A folder of results. Each result is a file whose name contains its time, server, tool and type. When the results exceed
-/// the bounds, storing a result removes the oldest ones. Files with other names are not from Toolrack, and stay.
+/// A folder of results. Each result is a file whose name contains its time, server, tool and type. When the results
+/// exceed the bounds, storing a result removes the oldest ones. Files with other names are not from Toolrack, and stay.
 #[derive(Clone, Debug)]
 pub struct ArtifactFolder {
     folder: PathBuf,
@@ -114,8 +114,8 @@ impl ArtifactFolder {
         Self { folder: folder.into(), bounds }
     }
 
-    /// Reads a piece of a stored text: at most `max_bytes` bytes, starting at the byte `from`. Moves the start forward and
-    /// the end back where they would cut a character. Dropping the future does not stop the read.
+    /// Reads a piece of a stored text: at most `max_bytes` bytes, starting at the byte `from`. Moves the start forward
+    /// and the end back where they would cut a character. Dropping the future does not stop the read.
     ///
     /// # Errors
     /// [`ReadError`] when `handle` does not belong to this folder, or its file is not text or cannot be read.
@@ -126,8 +126,8 @@ impl ArtifactFolder {
     }
 
     fn read_piece(&self, handle: &Path, from: u64, max_bytes: usize) -> Result<Piece, ReadError> {
-        // Accepts only files that Toolrack created in this folder: no path that leads out of the folder, and no link that
-        // another program made there.
+        // Accepts only files that Toolrack created in this folder: no path that leads out of the folder, and no link
+        // that another program made there.
         let is_created_here =
             handle.parent() == Some(&*self.folder) && handle.file_name().is_some_and(is_artifact_name);
         let metadata = std::fs::symlink_metadata(handle).ok().filter(|metadata| is_created_here && metadata.is_file());
@@ -140,8 +140,8 @@ impl ArtifactFolder {
         file.seek(io::SeekFrom::Start(read_start)).map_err(unreadable_error)?;
         let mut bytes = Vec::new();
         file.take(max_bytes as u64 + 6).read_to_end(&mut bytes).map_err(unreadable_error)?;
-        // Like `str::is_char_boundary`: a byte of UTF-8 begins a character unless it has the form `10xxxxxx`, which is -128
-        // to -65 as an `i8`.
+        // Like `str::is_char_boundary`: a byte of UTF-8 begins a character unless it has the form `10xxxxxx`, which is
+        // -128 to -65 as an `i8`.
         let is_boundary = |index: usize| bytes.get(index).is_none_or(|byte| (*byte as i8) >= -0x40);
         // At most 3, because `read_start` is at most 3 bytes before `from`.
         let mut piece_start = usize::try_from(from.min(total) - read_start).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Runs transactions on the database. Only this module knows whether that is SQLite or Postgres.
 //!
-//! Every transaction begins here, and every statement goes through [`query`]. `sqlite` and `postgres` have the code that
-//! differs between the databases. Futures of Postgres are large, so they are boxed: a program on SQLite then never
+//! Every transaction begins here, and every statement goes through [`query`]. `sqlite` and `postgres` have the code
+//! that differs between the databases. Futures of Postgres are large, so they are boxed: a program on SQLite then never
 //! copies them.
 
 #[cfg(feature = "postgres")]
@@ -37,13 +37,13 @@ pub(crate) struct WriteMode {
     pub(crate) is_durable: bool,
     /// Whether the transaction overwrites the bytes that it deletes, so that they do not stay in the file.
     pub(crate) overwrites_deleted: bool,
-    /// Whether the transaction waits only for writers of the same rows, and not for all writers of its tenant. This has no
-    /// effect on SQLite, which has one writer at a time.
+    /// Whether the transaction waits only for writers of the same rows, and not for all writers of its tenant. This has
+    /// no effect on SQLite, which has one writer at a time.
     pub(crate) is_concurrent: bool,
 }
 
-/// The connection on which some statements run, inside a transaction. Reads from SQLite need no transaction, so they run
-/// on the connection alone.
+/// The connection on which some statements run, inside a transaction. Reads from SQLite need no transaction, so they
+/// run on the connection alone.
 ///
 /// If this is dropped without a commit, its changes are undone.
 pub(crate) struct Transaction {
@@ -110,9 +110,9 @@ impl Transaction {
         &self.context
     }
 
-    /// Returns the time in milliseconds since 1970, by one clock for all programs that use the database. For a file, this
-    /// is the clock of the machine. For Postgres, it is the clock of the server, because the clocks of its clients may
-    /// be minutes apart.
+    /// Returns the time in milliseconds since 1970, by one clock for all programs that use the database. For a file,
+    /// this is the clock of the machine. For Postgres, it is the clock of the server, because the clocks of its clients
+    /// may be minutes apart.
     pub(crate) async fn now_millis(&mut self) -> Result<i64, StoreError> {
         match &self.handle {
             Handle::Connection(_) | Handle::Transaction(_) => Ok(chrono::Utc::now().timestamp_millis()),
@@ -151,8 +151,8 @@ impl Transaction {
 }
 
 impl Store {
-    /// Returns a connection to read from. In this and the following functions, `operation` is the name of the operation in
-    /// error messages, such as "reading pins".
+    /// Returns a connection to read from. In this and the following functions, `operation` is the name of the operation
+    /// in error messages, such as "reading pins".
     pub(crate) async fn begin_read(&self, operation: &'static str) -> Result<Transaction, StoreError> {
         let context = self.context(operation);
         match &self.backend {

@@ -128,8 +128,8 @@ pub enum StoreError {
         /// The reason. Safe to print.
         why: String,
     },
-    /// A database server cannot do an operation. The message does not name the server, because the callers of tools read
-    /// the message, too; [`Self::database`] returns the name.
+    /// A database server cannot do an operation. The message does not name the server, because the callers of tools
+    /// read the message, too; [`Self::database`] returns the name.
     #[error("the database {problem}")]
     Database {
         /// The host and the name of the database, for the operator of the daemon.
@@ -172,9 +172,9 @@ mod code {
 }
 
 impl StoreError {
-    /// Returns whether the operation failed only for now, because the database server is away, fails over, or is busy. The
-    /// caller may then repeat the operation, unless it was the commit of a transaction: a commit that failed may have
-    /// taken effect.
+    /// Returns whether the operation failed only for now, because the database server is away, fails over, or is busy.
+    /// The caller may then repeat the operation, unless it was the commit of a transaction: a commit that failed may
+    /// have taken effect.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         use DatabaseProblem::{Busy, Conflict, Connections, Idle, Resources, Slow, Standby, Unreachable};

@@ -129,8 +129,9 @@ impl Journal {
         self.unstored_use = Some(model_use(reply.usage, reply.cost));
     }
 
-    /// Excludes other turns of this process from the conversation, even before it is stored, until the claim is dropped.
-    /// Hold the claim for as long as a turn is under way. Without a store, returns `None` and excludes no turn.
+    /// Excludes other turns of this process from the conversation, even before it is stored, until the claim is
+    /// dropped. Hold the claim for as long as a turn is under way. Without a store, returns `None` and excludes no
+    /// turn.
     ///
     /// # Errors
     /// [`StoreError::SessionBusy`] when another turn holds the claim already.

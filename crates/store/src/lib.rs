@@ -142,8 +142,9 @@ const BRIEF_LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 /// A file has one connection, which runs one statement after another; other processes may use the file at the same time
 /// (SQLite's WAL mode). After a future is dropped, its statement has either run as a whole or not at all.
 ///
-/// Each operation that a call of a tool needs (the traits of the host, [`Vault::get`], the [`journal`]) runs in a task of
-/// its own ([`toolrack_host::run_in_own_task`]). So it never holds the connection because its caller stopped polling.
+/// Each operation that a call of a tool needs (the traits of the host, [`Vault::get`], the [`journal`]) runs in a task
+/// of its own ([`toolrack_host::run_in_own_task`]). So it never holds the connection because its caller stopped
+/// polling.
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: Backend,
@@ -226,9 +227,9 @@ impl Store {
         }
     }
 
-    /// Waits for the running statement and closes the file. Afterwards, each operation of the store and its clones fails.
-    /// A store that is merely dropped loses nothing, but leaves the write-ahead log beside the file. On Postgres, does
-    /// nothing: the other stores of the database use the same connections.
+    /// Waits for the running statement and closes the file. Afterwards, each operation of the store and its clones
+    /// fails. A store that is merely dropped loses nothing, but leaves the write-ahead log beside the file. On
+    /// Postgres, does nothing: the other stores of the database use the same connections.
     pub async fn close(&self) {
         match &self.backend {
             Backend::Sqlite(file) => file.pool.close().await,

@@ -53,8 +53,8 @@ impl From<Row> for LogLine {
 }
 
 impl Store {
-    /// Stores `lines` in their order and assigns their ids. Cuts each at 8 KiB, and deletes the oldest lines beyond 2,000
-    /// of one server and 50,000 of all servers.
+    /// Stores `lines` in their order and assigns their ids. Cuts each at 8 KiB, and deletes the oldest lines beyond
+    /// 2,000 of one server and 50,000 of all servers.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails. It has then stored none of the lines.

@@ -1,4 +1,5 @@
-//! Moves the rows of SQLite files into Postgres. Each file is one transaction, so that a run that failed can begin again.
+//! Moves the rows of SQLite files into Postgres. Each file is one transaction, so that a run that failed can begin
+//! again.
 
 use crate::{
     Database, Store, StoreError,
@@ -6,7 +7,8 @@ use crate::{
     database::{Transaction, clear, copy, count, query, query_scalar},
 };
 
-/// The tables of a tenant, in the order in which they are copied: a table comes after the tables to which its rows refer.
+/// The tables of a tenant, in the order in which they are copied: a table comes after the tables to which its rows
+/// refer.
 const TABLES: [&str; 20] = [
     "servers",
     "server_tools",

@@ -170,8 +170,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Reads the pins of a server. `list_hash` is the hash of the server's current list of tools. If an earlier comparison
-    /// found that this list matches the pins, returns [`StoredPins::Unchanged`] instead of the pins.
+    /// Reads the pins of a server. `list_hash` is the hash of the server's current list of tools. If an earlier
+    /// comparison found that this list matches the pins, returns [`StoredPins::Unchanged`] instead of the pins.
     async fn read_pins(&self, pinned_server: &PinnedServer, list_hash: &[u8; 32]) -> Result<StoredPins, StoreError> {
         let operation = "reading pins";
         let row: Option<(i64, Option<Vec<u8>>)> =

@@ -3,8 +3,8 @@
 //!
 //! A replica counts its heartbeats in its row, and the other replicas (its siblings) watch the number. Each sibling
 //! measures with its own clock how long the number has not changed. After a certain time, the silence limit, the
-//! replica counts as silent, and a sibling removes it. This compares no clocks, neither those of two machines, nor those
-//! of a database before and after a failover. A home is valid for as long as its replica has a row.
+//! replica counts as silent, and a sibling removes it. This compares no clocks, neither those of two machines, nor
+//! those of a database before and after a failover. A home is valid for as long as its replica has a row.
 //!
 //! The silence limit begins when the replica begins its last [heartbeat](TeamStore::beat). No sibling may remove the
 //! replica earlier, so the replica knows until when it may serve tenants.
@@ -101,8 +101,8 @@ impl HomeRow {
 }
 
 impl TeamStore {
-    /// Adds `replica`. Removes any other replica with the same address: its process has ended, because two processes cannot
-    /// listen on one address. Returns `false`, and changes nothing, if a replica has this id already.
+    /// Adds `replica`. Removes any other replica with the same address: its process has ended, because two processes
+    /// cannot listen on one address. Returns `false`, and changes nothing, if a replica has this id already.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -213,8 +213,8 @@ impl TeamStore {
         Ok(home)
     }
 
-    /// Leaves `tenant` without a home, if its home is the replica `id`. Keeps the epoch, so that the next home has a higher
-    /// epoch.
+    /// Leaves `tenant` without a home, if its home is the replica `id`. Keeps the epoch, so that the next home has a
+    /// higher epoch.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

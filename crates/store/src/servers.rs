@@ -107,8 +107,8 @@ fn parse_era(era: &str) -> Option<Era> {
     [Era::Legacy, Era::Modern].into_iter().find(|candidate| candidate.to_string() == era)
 }
 
-/// Waits for `query`, at most for [`QUERY_TIMEOUT`]. After an error or a time-out, logs `failure_message` with the reason,
-/// and returns the default.
+/// Waits for `query`, at most for [`QUERY_TIMEOUT`]. After an error or a time-out, logs `failure_message` with the
+/// reason, and returns the default.
 async fn within_query_timeout<T: Default>(
     failure_message: &'static str,
     query: impl Future<Output = Result<T, StoreError>>,

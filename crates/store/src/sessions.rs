@@ -402,8 +402,8 @@ impl Store {
         if changed_rows == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 
-    /// Deletes the session `id` with all its messages. When all processes have closed the database, no bytes of them are
-    /// left in its files.
+    /// Deletes the session `id` with all its messages. When all processes have closed the database, no bytes of them
+    /// are left in its files.
     ///
     /// # Errors
     /// [`StoreError::UnknownSession`] when there is none; other errors when the database fails.
@@ -472,8 +472,8 @@ fn audit_entry(kind: &str, session: &Session, caller: &Caller) -> Entry {
     Entry::of_conversation(kind, caller, owner, &session.id.to_string())
 }
 
-/// Writes a typed prefix as stored ids are written: in lower case, with hyphens. `None` if no id can begin with it, or if
-/// it is too short.
+/// Writes a typed prefix as stored ids are written: in lower case, with hyphens. `None` if no id can begin with it, or
+/// if it is too short.
 fn normalize_prefix(typed: &str) -> Option<String> {
     /// Before these digits, a UUID has a hyphen.
     const HYPHENS: [usize; 4] = [8, 12, 16, 20];

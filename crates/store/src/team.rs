@@ -1,10 +1,10 @@
 //! Stores the members of a team (people and services), and the tokens that stand for them.
 //!
-//! The store has only the hash of a token. A token has no role or group of its own, so that a change of its member applies
-//! to all tokens of the member at once.
+//! The store has only the hash of a token. A token has no role or group of its own, so that a change of its member
+//! applies to all tokens of the member at once.
 //!
-//! Tokens of one family end together. There are two kinds of families: the access tokens of one grant (a user's permission
-//! for an OAuth client), and the tokens that a user made with another token.
+//! Tokens of one family end together. There are two kinds of families: the access tokens of one grant (a user's
+//! permission for an OAuth client), and the tokens that a user made with another token.
 
 mod administration;
 mod endings;
@@ -34,8 +34,8 @@ use crate::{
     rows::from_row,
 };
 
-/// The hash of a token, by which the store finds it. SHA-256 is enough, because a token has 256 random bits, which cannot
-/// be guessed. A hash that is slow to compute would not be safer.
+/// The hash of a token, by which the store finds it. SHA-256 is enough, because a token has 256 random bits, which
+/// cannot be guessed. A hash that is slow to compute would not be safer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenHash([u8; 32]);
 
@@ -80,7 +80,8 @@ impl Purpose {
     }
 }
 
-/// The prefix of [`NewToken::family`] for a token that a user made with another token. The id of the other token follows.
+/// The prefix of [`NewToken::family`] for a token that a user made with another token. The id of the other token
+/// follows.
 const MADE_WITH_PREFIX: &str = "with:";
 
 /// A token to store.
@@ -198,8 +199,8 @@ struct TokenRow {
 from_row!(TokenRow { id, purpose, label, client, family, profile, made_at, ends_at } flatten member);
 
 impl MemberRow {
-    /// Returns the principal. If a newer version has written an unknown kind or role, uses the kind or role with the fewest
-    /// rights.
+    /// Returns the principal. If a newer version has written an unknown kind or role, uses the kind or role with the
+    /// fewest rights.
     fn into_principal(self) -> Result<Principal, BadPrincipal> {
         let kind = if self.kind == Kind::Person.word() { Kind::Person } else { Kind::Service };
         let groups: Vec<String> = serde_json::from_str(&self.groups).unwrap_or_default();
@@ -233,8 +234,8 @@ impl TokenRow {
 }
 
 impl TokenFilter<'_> {
-    /// Adds the condition for these tokens to `query`. In it, `t` is the row of a token, and `m` the row of its member. Each
-    /// selection has its own condition, so that the database uses the right index.
+    /// Adds the condition for these tokens to `query`. In it, `t` is the row of a token, and `m` the row of its member.
+    /// Each selection has its own condition, so that the database uses the right index.
     fn push_condition(self, query: &mut QueryBuilder) {
         match self {
             Self::All => query.push("TRUE"),
@@ -272,8 +273,8 @@ const SCRIPTS: [&str; 7] = [
 
 /// The store of an installation that serves a team. Clones share it.
 ///
-/// [`Store::with_team`] creates its tables. A file without a team does not have them, because SQLite reads the definitions
-/// of all tables whenever a program opens the file.
+/// [`Store::with_team`] creates its tables. A file without a team does not have them, because SQLite reads the
+/// definitions of all tables whenever a program opens the file.
 #[derive(Clone, Debug)]
 pub struct TeamStore {
     store: Store,
@@ -333,8 +334,8 @@ impl Database {
 
 impl TeamStore {
     /// Adds a member of a team, or changes its name, groups, role and tenant, and records that in the [audit
-    /// log](crate::audit), in one transaction. When the member moves to another tenant, all its tokens, sessions and grants
-    /// end. Does nothing if the member is stored like this already.
+    /// log](crate::audit), in one transaction. When the member moves to another tenant, all its tokens, sessions and
+    /// grants end. Does nothing if the member is stored like this already.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -342,8 +343,8 @@ impl TeamStore {
         self.write_member(member, AdminRolePolicy::Replace, caller).await
     }
 
-    /// Like [`Self::put_member`], for a member whom a provider has just signed in. If an administrator gave a role to the
-    /// member, the member keeps that role.
+    /// Like [`Self::put_member`], for a member whom a provider has just signed in. If an administrator gave a role to
+    /// the member, the member keeps that role.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -484,8 +485,8 @@ impl TeamStore {
         Ok(rows.len())
     }
 
-    /// Returns the version of the team: a number that grows with each change of a member or a token, and each other change
-    /// of the rights that a token gives.
+    /// Returns the version of the team: a number that grows with each change of a member or a token, and each other
+    /// change of the rights that a token gives.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

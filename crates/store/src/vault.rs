@@ -1,9 +1,9 @@
 //! Stores secrets and tokens in encrypted (sealed) form. A row has a space, which is its kind, and a name within it.
 //!
-//! A row is sealed with XChaCha20-Poly1305 (<https://datatracker.ietf.org/doc/html/draft-irtf-cfrg-xchacha>) and a random
-//! nonce. The 24 bytes of the nonce make sure that no two rows get the same one. The space, the name and the id of the key
-//! are associated data, so that a row that was copied to another name cannot be decrypted. A program that can write the
-//! file can still delete a row, or restore an older value of the same name.
+//! A row is sealed with XChaCha20-Poly1305 (<https://datatracker.ietf.org/doc/html/draft-irtf-cfrg-xchacha>) and a
+//! random nonce. The 24 bytes of the nonce make sure that no two rows get the same one. The space, the name and the id
+//! of the key are associated data, so that a row that was copied to another name cannot be decrypted. A program that
+//! can write the file can still delete a row, or restore an older value of the same name.
 
 mod lease;
 mod rotation;
@@ -49,7 +49,8 @@ impl Space {
     /// Every space.
     pub const ALL: [Self; 4] = [Self::Secret, Self::Token, Self::MemberValue, Self::OwnServer];
 
-    /// Returns the word for the space in the database. The word must not change, because stored rows are sealed with it.
+    /// Returns the word for the space in the database. The word must not change, because stored rows are sealed with
+    /// it.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Secret => "secret",
@@ -294,8 +295,8 @@ impl Vault {
         Ok(self.store.remove_sealed(space, name).await?)
     }
 
-    /// Deletes the row under the name of `lease`, and returns whether it existed. Fails if the lease is lost, because its
-    /// next holder may have written a newer value.
+    /// Deletes the row under the name of `lease`, and returns whether it existed. Fails if the lease is lost, because
+    /// its next holder may have written a newer value.
     ///
     /// # Errors
     /// [`VaultError::LeaseLost`], or the database fails.

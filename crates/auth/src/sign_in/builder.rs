@@ -46,8 +46,8 @@ impl SignInBuilder {
     /// Sets the browser in which the user signs in when a server requires it. Default: none; such a server waits until
     /// the user has [signed in](SignIn::login).
     ///
-    /// Set the [start-up time](toolrack_host::spec::Timeouts::startup) in the server's entry to some minutes. If the user
-    /// needs longer than that, the host tries again and shows the page again.
+    /// Set the [start-up time](toolrack_host::spec::Timeouts::startup) in the server's entry to some minutes. If the
+    /// user needs longer than that, the host tries again and shows the page again.
     pub fn browser(mut self, browser: Arc<dyn Browser>) -> Self {
         self.browser = Some(browser);
         self

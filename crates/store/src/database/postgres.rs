@@ -1,8 +1,8 @@
 //! Stores the rows of many tenants in one Postgres database, separated by row-level security.
 //!
-//! Every transaction begins with one message, which names the tenant and says how long a statement may take. No statement
-//! depends on settings of the session. So a pooler in front of Postgres (PgBouncer) may give each transaction another
-//! connection.
+//! Every transaction begins with one message, which names the tenant and says how long a statement may take. No
+//! statement depends on settings of the session. So a pooler in front of Postgres (PgBouncer) may give each transaction
+//! another connection.
 
 mod migrations;
 mod settings;
@@ -32,8 +32,8 @@ const MIN_VERSION: i64 = 15;
 /// time-out of closing a connection.
 const EXTRA_TIME: Duration = Duration::from_secs(2);
 
-/// The name that stands for the tenant in rows that the daemon reads before it knows the tenant: the members, tokens and
-/// sign-ins of a team. The team's front door, where users sign in, reads these rows.
+/// The name that stands for the tenant in rows that the daemon reads before it knows the tenant: the members, tokens
+/// and sign-ins of a team. The team's front door, where users sign in, reads these rows.
 const FRONT_DOOR: &str = "*";
 
 /// The maximum number of prepared statements that a connection keeps, if the settings allow any.
@@ -253,8 +253,8 @@ impl Drop for Session {
     }
 }
 
-/// Waits for a statement, at most for `limit`. This is a little longer than the database's own limit, which does not help
-/// if the network has failed.
+/// Waits for a statement, at most for `limit`. This is a little longer than the database's own limit, which does not
+/// help if the network has failed.
 pub(crate) async fn with_time_limit<T>(
     limit: Duration,
     statement: impl Future<Output = sqlx::Result<T>>,
@@ -262,9 +262,9 @@ pub(crate) async fn with_time_limit<T>(
     timeout(limit, statement).await.unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))
 }
 
-/// Returns the statement `sql` of SQLite with the change that Postgres needs; `None` if it needs no change. In Postgres,
-/// the keys of all tables begin with the tenant, so the keys after `ON CONFLICT` must begin with it, too. The statements
-/// for the two databases have no other difference.
+/// Returns the statement `sql` of SQLite with the change that Postgres needs; `None` if it needs no change. In
+/// Postgres, the keys of all tables begin with the tenant, so the keys after `ON CONFLICT` must begin with it, too. The
+/// statements for the two databases have no other difference.
 pub(crate) fn with_tenant_in_keys(sql: &str) -> Option<String> {
     sql.contains("ON CONFLICT (").then(|| sql.replace("ON CONFLICT (", "ON CONFLICT (of_tenant, "))
 }
@@ -310,8 +310,8 @@ async fn prepare(options: &PgConnectOptions, name: &Arc<str>, settings: &Databas
     result
 }
 
-/// Refuses a version of Postgres that is too old. Also refuses a role that row-level security does not bind, because such
-/// a role reads the rows of all tenants.
+/// Refuses a version of Postgres that is too old. Also refuses a role that row-level security does not bind, because
+/// such a role reads the rows of all tenants.
 async fn check_server(connection: &mut PgConnection, name: &str, context: &ErrorContext) -> Result<(), StoreError> {
     // `server_version_num` is 150004 for version 15.4. The statement is not prepared, because a pooler may run the next
     // one on another connection, which does not have the prepared statement.

@@ -47,8 +47,8 @@ pub(crate) trait Bind {
     fn value(self) -> Value;
 }
 
-/// Implements [`Bind`] for each type. `TYPE => VARIANT(|value| EXPRESSION)` converts a value of the type to that variant
-/// of [`Value`], which then contains the value of the expression.
+/// Implements [`Bind`] for each type. `TYPE => VARIANT(|value| EXPRESSION)` converts a value of the type to that
+/// variant of [`Value`], which then contains the value of the expression.
 macro_rules! impl_bind {
     ($($type:ty => $variant:ident(|$this:ident| $value:expr)),+ $(,)?) => {$(
         impl Bind for $type {
@@ -219,7 +219,8 @@ macro_rules! values {
 
 pub(crate) use values;
 
-/// Builds a statement from parts. Push only SQL of this program, and bind all other values: this excludes SQL injection.
+/// Builds a statement from parts. Push only SQL of this program, and bind all other values: this excludes SQL
+/// injection.
 #[derive(Debug)]
 pub(crate) struct QueryBuilder {
     sql: String,
@@ -257,8 +258,8 @@ impl QueryBuilder {
         self
     }
 
-    /// Pushes placeholders for `values`, with commas between them. If there are none, pushes `NULL`, so that `IN (NULL)`
-    /// finds no row.
+    /// Pushes placeholders for `values`, with commas between them. If there are none, pushes `NULL`, so that `IN
+    /// (NULL)` finds no row.
     pub(crate) fn push_list<T: Bind>(&mut self, values: impl IntoIterator<Item = T>) -> &mut Self {
         let mut is_empty = true;
         for value in values {

@@ -31,8 +31,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// The maximum number of prepared statements that the connection caches.
 const STATEMENT_CACHE_SIZE: usize = 32;
 
-/// The maximum size in bytes of a write-ahead log that stays at exit. The next process reads such a log faster than this
-/// process could move it into the file.
+/// The maximum size in bytes of a write-ahead log that stays at exit. The next process reads such a log faster than
+/// this process could move it into the file.
 const MAX_LOG_BYTES_AT_EXIT: u64 = 256 * 1024;
 
 /// An open file. Clones share its one connection.
@@ -140,8 +140,8 @@ async fn open_pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, St
         .map_err(|error| StoreError::from_sqlx("opening", path, error))
 }
 
-/// Creates the file before SQLite does, so that no other user can ever read it. SQLite gives the files beside it (`-wal`,
-/// `-shm`) the same permissions.
+/// Creates the file before SQLite does, so that no other user can ever read it. SQLite gives the files beside it
+/// (`-wal`, `-shm`) the same permissions.
 fn prepare_file(path: &Path) -> Result<(), StoreError> {
     let creation_error = |path: &Path| {
         let path = path.to_owned();
@@ -208,8 +208,8 @@ async fn schema_version(connection: &mut SqliteConnection) -> sqlx::Result<i64> 
     sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await
 }
 
-/// Switches the file to WAL mode, permanently. SQLite does not always wait for other processes that have the file locked,
-/// so this function does.
+/// Switches the file to WAL mode, permanently. SQLite does not always wait for other processes that have the file
+/// locked, so this function does.
 async fn use_write_ahead_log(
     connection: &mut SqliteConnection,
     path: &Path,

@@ -1,5 +1,5 @@
-//! Allows one turn of a conversation at a time within this process. A turn is one message of a user and all that a model
-//! does until it has answered.
+//! Allows one turn of a conversation at a time within this process. A turn is one message of a user and all that a
+//! model does until it has answered.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -33,9 +33,9 @@ impl Drop for Claim {
 }
 
 impl Store {
-    /// Excludes other turns on this store and its clones from `session`, until the claim is dropped. Claim a session before
-    /// you read it, because a running turn looks like an interrupted turn. A claim does not exclude other processes: if
-    /// two processes add to the session, the second one gets [`StoreError::SessionMoved`].
+    /// Excludes other turns on this store and its clones from `session`, until the claim is dropped. Claim a session
+    /// before you read it, because a running turn looks like an interrupted turn. A claim does not exclude other
+    /// processes: if two processes add to the session, the second one gets [`StoreError::SessionMoved`].
     ///
     /// # Errors
     /// [`StoreError::SessionBusy`] when another turn holds the claim already.
@@ -45,7 +45,8 @@ impl Store {
 
     /// Claims the session `id`; `None` if another turn holds the claim.
     pub(crate) fn claim_id(&self, id: Uuid) -> Option<Claim> {
-        // Not `then_some`: it would make a second claim even if the first one is held, and dropping it would end the first.
+        // Not `then_some`: it would make a second claim even if the first one is held, and dropping it would end the
+        // first.
         self.claims.0.lock().insert(id).then(|| Claim { claims: self.claims.clone(), id })
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Synapse, another program that talks with models, has a SQLite file with the tables `sessions` and `messages`. Its
 //! first schema has no tools; the second one adds the columns `tool_calls` and `tool_results`. Ids and times are text
-//! (UUIDs, RFC 3339). The import looks up which columns exist. So it also reads older and newer schemas, and the database
-//! of another Toolrack.
+//! (UUIDs, RFC 3339). The import looks up which columns exist. So it also reads older and newer schemas, and the
+//! database of another Toolrack.
 
 use std::{
     fs::File,
@@ -183,8 +183,8 @@ impl Source {
     }
 }
 
-/// Returns the error for a file of another program. Unlike errors about Toolrack's own file, it does not advise the user to
-/// move the file away.
+/// Returns the error for a file of another program. Unlike errors about Toolrack's own file, it does not advise the
+/// user to move the file away.
 fn unreadable_file_error(path: &Path, error: sqlx::Error) -> StoreError {
     let why = match StoreError::from_sqlx("reading sessions", path, error) {
         StoreError::Corrupt { .. } => "it is damaged or no database",
@@ -212,8 +212,8 @@ fn can_be_immutable(path: &Path) -> io::Result<bool> {
     Ok(header.get(18) == Some(&2) && !has_log)
 }
 
-/// Returns a query for all `columns` of `table` as text, up to the condition. A missing optional column becomes null. If a
-/// required column is missing, returns `None`.
+/// Returns a query for all `columns` of `table` as text, up to the condition. A missing optional column becomes null.
+/// If a required column is missing, returns `None`.
 async fn select(
     table: &'static str,
     columns: &[(&'static str, bool)],
@@ -260,14 +260,14 @@ fn title_from_messages(messages: &[(DateTime<Utc>, Uuid, NewMessage)]) -> String
 
 impl Store {
     /// Imports the sessions that Synapse stores in the file `path`, with or without the columns of its second schema.
-    /// Sessions keep their ids, so that none is imported twice. A session that has grown in the file but not here gets the
-    /// new messages. Stores either all of this or nothing. The file itself is not changed.
+    /// Sessions keep their ids, so that none is imported twice. A session that has grown in the file but not here gets
+    /// the new messages. Stores either all of this or nothing. The file itself is not changed.
     ///
     /// The file may also be the database of another Toolrack; the cost of its messages is not imported.
     ///
     /// # Errors
-    /// [`StoreError::NoSessions`] when there is no such file, or it has no sessions that can be read; others when it is in
-    /// use, or when this database fails.
+    /// [`StoreError::NoSessions`] when there is no such file, or it has no sessions that can be read; others when it is
+    /// in use, or when this database fails.
     pub async fn import_sessions(&self, path: &Path) -> Result<ImportReport, StoreError> {
         let mut source = Source::open(path, LOCK_TIMEOUT).await?;
         let result = self.import_from(&mut source).await;

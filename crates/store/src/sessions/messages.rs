@@ -221,9 +221,9 @@ impl Store {
     /// returns, the step is on the disk: neither a crash nor a power cut undoes it.
     ///
     /// # Errors
-    /// [`StoreError::SessionMoved`] when the session has more or fewer messages than `step` says, because another process
-    /// has added to it; [`StoreError::UnknownSession`] when it is deleted; others when the database fails. No part of the
-    /// step is stored then.
+    /// [`StoreError::SessionMoved`] when the session has more or fewer messages than `step` says, because another
+    /// process has added to it; [`StoreError::UnknownSession`] when it is deleted; others when the database fails. No
+    /// part of the step is stored then.
     pub async fn append(&self, id: Uuid, step: &Step) -> Result<u64, StoreError> {
         let operation = "adding to a session";
         let mut transaction = self.begin_durably(operation).await?;

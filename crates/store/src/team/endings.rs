@@ -3,9 +3,9 @@
 //! A grant is a user's permission for an OAuth client. Its access tokens last for an hour, and the client gets new ones
 //! as long as the grant lasts.
 //!
-//! A trigger of the database (`team_token_of_a_grant_revoked`) deletes the grant of a deleted token, unless the token has
-//! expired by the clock of the database. That clock can differ from the clock of this program by minutes or hours, so
-//! this file does not rely on the trigger. Older replicas do.
+//! A trigger of the database (`team_token_of_a_grant_revoked`) deletes the grant of a deleted token, unless the token
+//! has expired by the clock of the database. That clock can differ from the clock of this program by minutes or hours,
+//! so this file does not rely on the trigger. Older replicas do.
 
 use super::TeamToken;
 use crate::{

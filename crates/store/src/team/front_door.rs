@@ -1,10 +1,10 @@
 //! Stores the data of a team's front door (its endpoints for sign-in and OAuth): the clients that registered there, the
 //! grants of users to them, and the requests that it refused.
 //!
-//! A grant is a user's permission for a client. The client first gets a code, and exchanges it for an access token and a
-//! refresh token. Each refresh token can be used once, to get the next two tokens. All refresh tokens of a grant begin
-//! with the same random part, the handle of the grant. So the store finds the grant of a used token, too, and notices the
-//! second use.
+//! A grant is a user's permission for a client. The client first gets a code, and exchanges it for an access token and
+//! a refresh token. Each refresh token can be used once, to get the next two tokens. All refresh tokens of a grant
+//! begin with the same random part, the handle of the grant. So the store finds the grant of a used token, too, and
+//! notices the second use.
 
 use chrono::{TimeDelta, Utc};
 use toolrack_host::{Caller, Principal};
@@ -189,9 +189,9 @@ fn seconds_after(now: i64, delta: TimeDelta) -> i64 {
     now.saturating_add(delta.num_seconds())
 }
 
-/// Returns the time in seconds since 1970, by the clock of the database. The times of grants are measured by this clock,
-/// because one replica may store a code, and another replica take it: the code is valid for a minute, and the clocks of
-/// the replicas may differ by more.
+/// Returns the time in seconds since 1970, by the clock of the database. The times of grants are measured by this
+/// clock, because one replica may store a code, and another replica take it: the code is valid for a minute, and the
+/// clocks of the replicas may differ by more.
 async fn database_now(transaction: &mut Transaction) -> Result<i64, StoreError> {
     Ok(transaction.now_millis().await? / 1_000)
 }
@@ -275,8 +275,9 @@ impl TeamStore {
         })
     }
 
-    /// Gives the grant `family` its first refresh token. Returns `false` if the grant has ended, or has a token already.
-    /// The token is on the disk when this returns. If a crash could undo it, its later use would look like a theft.
+    /// Gives the grant `family` its first refresh token. Returns `false` if the grant has ended, or has a token
+    /// already. The token is on the disk when this returns. If a crash could undo it, its later use would look like a
+    /// theft.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -316,9 +317,9 @@ impl TeamStore {
         Ok(if is_current { RefreshUse::Good(Box::new(grant)) } else { RefreshUse::Used(Box::new(grant)) })
     }
 
-    /// Replaces the refresh token `old_hash` of a grant by `new_hash`, and stores `access_token`, the next access token of
-    /// the grant, in one transaction. So a failure uses up no refresh token. Returns whether the old token was still the
-    /// current one: of two callers with the same token, only one gets `true`. As with the [first
+    /// Replaces the refresh token `old_hash` of a grant by `new_hash`, and stores `access_token`, the next access token
+    /// of the grant, in one transaction. So a failure uses up no refresh token. Returns whether the old token was still
+    /// the current one: of two callers with the same token, only one gets `true`. As with the [first
     /// token](Self::set_first_refresh), the change is on the disk when this returns.
     ///
     /// # Errors
@@ -392,8 +393,8 @@ impl TeamStore {
         Ok(rows.into_iter().filter_map(GrantRow::into_grant).collect())
     }
 
-    /// Records in the audit log that an endpoint of the front door refused bad input. The caller must limit the number of
-    /// these rows, because any client can cause one.
+    /// Records in the audit log that an endpoint of the front door refused bad input. The caller must limit the number
+    /// of these rows, because any client can cause one.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -405,8 +406,8 @@ impl TeamStore {
         transaction.commit().await
     }
 
-    /// Returns the valid grant that meets a condition. The condition is the SQL `condition`, which ends in `= `, followed by
-    /// `hash`.
+    /// Returns the valid grant that meets a condition. The condition is the SQL `condition`, which ends in `= `,
+    /// followed by `hash`.
     async fn find_grant(&self, condition: &'static str, hash: &TokenHash) -> Result<Option<Grant>, StoreError> {
         let mut connection = self.begin_read("reading a grant of the team").await?;
         let now = database_now(&mut connection).await?;

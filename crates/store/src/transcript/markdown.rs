@@ -88,8 +88,8 @@ fn code_block(language: &str, content: &str) -> String {
     format!("\n{fence}{language}\n{content}{end}{fence}\n")
 }
 
-/// Returns a code span (<https://spec.commonmark.org/0.31.2/#code-spans>). Spaces separate its fences from a backtick at
-/// the start or the end of the line.
+/// Returns a code span (<https://spec.commonmark.org/0.31.2/#code-spans>). Spaces separate its fences from a backtick
+/// at the start or the end of the line.
 fn code_span(line: &str) -> String {
     let fence = "`".repeat(longest_backtick_run(line) + 1);
     let gap = if line.starts_with('`') || line.ends_with('`') { " " } else { "" };

@@ -1,5 +1,5 @@
-//! Grants leases. A lease is the right to do some work that only one process may do at a time. It has a space and a name,
-//! like the row of the vault that the work changes.
+//! Grants leases. A lease is the right to do some work that only one process may do at a time. It has a space and a
+//! name, like the row of the vault that the work changes.
 
 use std::{fmt, time::Duration};
 
@@ -12,8 +12,8 @@ use crate::{
     database::{Transaction, query, query_scalar},
 };
 
-/// The maximum length of a lease. If a stored lease ends later than this, counted from now, the clock was set back after
-/// the lease was taken. It then counts as expired.
+/// The maximum length of a lease. If a stored lease ends later than this, counted from now, the clock was set back
+/// after the lease was taken. It then counts as expired.
 const MAX_LEASE_LENGTH: Duration = Duration::from_secs(10 * 60);
 
 /// The pause between two tries of a waiting process. With it, twenty waiting processes read one row 800 times a second.
@@ -54,8 +54,8 @@ impl Vault {
         Ok(self.store.take_lease(space, name, length.min(MAX_LEASE_LENGTH)).await?)
     }
 
-    /// Takes the lease, and waits up to `max_wait` for its holder to release it. Returns `None` if the holder did not. With
-    /// the lease, check first whether the earlier holder has done the work.
+    /// Takes the lease, and waits up to `max_wait` for its holder to release it. Returns `None` if the holder did not.
+    /// With the lease, check first whether the earlier holder has done the work.
     ///
     /// # Errors
     /// [`VaultError::Name`], or the database fails.

@@ -1,8 +1,8 @@
 //! Runs the steps that lead from an empty database to the newest schema. No step leads back.
 //!
 //! The database records two numbers: `version`, the number of its schema, and `least`, the number of the oldest schema
-//! whose programs can still use the database. A program uses a newer database as it is if the program's newest schema is
-//! at least `least`. So old and new replicas can run side by side for one version.
+//! whose programs can still use the database. A program uses a newer database as it is if the program's newest schema
+//! is at least `least`. So old and new replicas can run side by side for one version.
 
 use std::sync::Arc;
 

@@ -21,10 +21,11 @@ pub struct DatabaseSettings {
     pub statement_timeout: Duration,
     /// How long a writer waits for other writers of its tenant.
     pub lock_timeout: Duration,
-    /// How long a transaction may be idle before the database ends it, so that a frozen process does not keep its locks.
+    /// How long a transaction may be idle before the database ends it, so that a frozen process does not keep its
+    /// locks.
     pub idle_transaction_timeout: Duration,
-    /// Whether connections keep prepared statements, which saves a round trip for each statement. A pooler in front of the
-    /// database must then support prepared statements (PgBouncer from 1.21, with `max_prepared_statements`).
+    /// Whether connections keep prepared statements, which saves a round trip for each statement. A pooler in front of
+    /// the database must then support prepared statements (PgBouncer from 1.21, with `max_prepared_statements`).
     pub prepared_statements: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Lists the steps that lead from an empty file to the newest schema.
 //!
-//! `sqlx::migrate!` is not used here: cargo would have to build all of sqlx, with SQLite in C, a second time, to run that
-//! macro at compile time.
+//! `sqlx::migrate!` is not used here: cargo would have to build all of sqlx, with SQLite in C, a second time, to run
+//! that macro at compile time.
 
 use sqlx::{
     SqlStr,
