@@ -32,11 +32,15 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 impl Inner {
     /// Returns the headers that authorize a request. Renews the tokens first if they expire soon. `None` if there are
     /// no tokens.
-    async fn sign(self: &Arc<Self>, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
-        let slot = self.slot(&to);
+    async fn sign(
+        self: &Arc<Self>,
+        destination: Destination<'_>,
+        method: &Method,
+    ) -> Result<Option<Signature>, AuthError> {
+        let slot = self.slot(&destination);
         let usable = match slot.usable() {
             Ok(usable) => usable,
-            Err(NotReady) => self.load_usable(to, &slot).await?,
+            Err(NotReady) => self.load_usable(destination, &slot).await?,
         };
         let Some(credentials) = usable else {
             return Ok(None);
@@ -45,7 +49,7 @@ impl Inner {
             return Ok(None);
         };
         let nonce = slot.nonce();
-        let request_url = to.posts_to.unwrap_or(to.url);
+        let request_url = destination.posts_to.unwrap_or(destination.url);
         let proof_with =
             |key: &ProofKey| key.proof(method.as_str(), request_url, credentials.access(), nonce.as_deref());
         let proof = credentials.key.as_ref().map(proof_with).transpose()?;
@@ -55,7 +59,7 @@ impl Inner {
     /// Loads the stored credentials, and renews them if they expire soon. `None` if there are none that can be used.
     async fn load_usable(
         self: &Arc<Self>,
-        to: Destination<'_>,
+        destination: Destination<'_>,
         slot: &Slot,
     ) -> Result<Option<Arc<Credentials>>, AuthError> {
         let permit = slot.permit().await;
@@ -69,7 +73,7 @@ impl Inner {
             // and the error for that reports the failure of the store. The slot is not changed, so that the next
             // request reads the store again.
             Err(error) => {
-                tracing::warn!(server = %to.server, %error, "the stored tokens cannot be read");
+                tracing::warn!(server = %destination.server, %error, "the stored tokens cannot be read");
                 return Ok(None);
             }
         };
@@ -80,16 +84,20 @@ impl Inner {
         let Some(stored_credentials) = stored_credentials else {
             return Ok(None);
         };
-        let context = AuthContext { permit, ..self.context(to).await? };
+        let context = AuthContext { permit, ..self.context(destination).await? };
         match self
-            .renew_in_own_task(to.server, &context, StaleCredentials::Expiring(Arc::clone(&stored_credentials)))
+            .renew_in_own_task(
+                destination.server,
+                &context,
+                StaleCredentials::Expiring(Arc::clone(&stored_credentials)),
+            )
             .await
         {
             Ok(()) => {}
             Err(AuthError::Ended) => return Ok(None),
             // The token has not expired yet: this request uses it, and the next one tries to renew it again.
             Err(error) if stored_credentials.tokens.as_ref().is_some_and(|tokens| !tokens.has_expired(now())) => {
-                tracing::warn!(server = %to.server, %error, "a token could not be renewed yet");
+                tracing::warn!(server = %destination.server, %error, "a token could not be renewed yet");
             }
             Err(error) => return Err(error),
         }
@@ -195,11 +203,15 @@ impl Inner {
 
     /// Gets another token after the server has refused a request: a newer token from the store, else a renewed token,
     /// else a token from a new sign-in.
-    async fn reauthorize(self: &Arc<Self>, to: Destination<'_>, challenge: &Challenge) -> Result<(), NoNewToken> {
+    async fn reauthorize(
+        self: &Arc<Self>,
+        destination: Destination<'_>,
+        challenge: &Challenge,
+    ) -> Result<(), NoNewToken> {
         if challenge.wants_nonce() {
-            return self.check_nonce(&to);
+            return self.check_nonce(&destination);
         }
-        let mut context = self.context(to).await?;
+        let mut context = self.context(destination).await?;
         context.permit = context.slot.permit().await;
         let AuthContext { oauth, slot, .. } = &context;
         let mut stored_credentials = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
@@ -220,17 +232,20 @@ impl Inner {
         if needs_new_sign_in && !oauth.dpop {
             self.check_issues_bound_tokens(&context, primary_header).await?;
         }
-        let scopes = scopes_to_request(challenge, to.url, stored_credentials.as_deref(), &oauth.scopes)?;
+        let scopes = scopes_to_request(challenge, destination.url, stored_credentials.as_deref(), &oauth.scopes)?;
         if !oauth.grant.needs_user() {
-            return Ok(self.sign_in_without_user(to.server, &context, &scopes, primary_header).await.map(drop)?);
+            return Ok(self
+                .sign_in_without_user(destination.server, &context, &scopes, primary_header)
+                .await
+                .map(drop)?);
         }
         if challenge.status == 401
             && !needs_new_sign_in
-            && let Some(refused) =
+            && let Some(refused_credentials) =
                 stored_credentials.as_ref().filter(|stored_credentials| stored_credentials.tokens.is_some())
         {
-            let stale = StaleCredentials::Refused(Arc::clone(refused), primary_header.map(str::to_owned));
-            match self.renew_in_own_task(to.server, &context, stale).await {
+            let stale = StaleCredentials::Refused(Arc::clone(refused_credentials), primary_header.map(str::to_owned));
+            match self.renew_in_own_task(destination.server, &context, stale).await {
                 // The store may still have the registered client, which the next sign-in uses.
                 Err(AuthError::Ended) => {
                     stored_credentials = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
@@ -252,12 +267,12 @@ impl Inner {
             challenge: primary_header,
             earlier_credentials: stored_credentials.as_deref(),
         };
-        Ok(self.sign_in_with_browser(to.server, &context, request, browser.as_ref()).await.map(drop)?)
+        Ok(self.sign_in_with_browser(destination.server, &context, request, browser.as_ref()).await.map(drop)?)
     }
 
     /// Returns an error unless this server has sent a nonce for the next proof.
-    fn check_nonce(&self, to: &Destination<'_>) -> Result<(), NoNewToken> {
-        match self.slot(to).nonce() {
+    fn check_nonce(&self, destination: &Destination<'_>) -> Result<(), NoNewToken> {
+        match self.slot(destination).nonce() {
             Some(_) => Ok(()),
             None => Err(NoNewToken::Error(AuthError::Unavailable {
                 why: "the server wants a nonce in proofs (DPoP), but sent none that can be used".to_owned(),
@@ -288,13 +303,13 @@ fn scopes_to_request(
     challenge: &Challenge,
     url: &Url,
     stored_credentials: Option<&Credentials>,
-    configured: &[String],
+    configured_scopes: &[String],
 ) -> Result<Vec<String>, NoNewToken> {
     let Some(stored_credentials) = stored_credentials.filter(|_| challenge.status == 403) else {
-        return Ok(configured.to_vec());
+        return Ok(configured_scopes.to_vec());
     };
-    let missing = challenge::missing_scopes(&challenge.www_authenticate, url);
-    let scopes = challenge::union(&stored_credentials.requested, &missing);
+    let missing_scopes = challenge::missing_scopes(&challenge.www_authenticate, url);
+    let scopes = challenge::union(&stored_credentials.requested, &missing_scopes);
     if scopes == stored_credentials.requested { Err(NoNewToken::SignIn(scopes)) } else { Ok(scopes) }
 }
 
@@ -337,21 +352,23 @@ impl From<AuthError> for NoNewToken {
 }
 
 impl Inner {
-    fn not_authorized(&self, to: Destination<'_>, reason: NoNewToken) -> NotAuthorized {
+    fn not_authorized(&self, destination: Destination<'_>, reason: NoNewToken) -> NotAuthorized {
         match reason {
-            NoNewToken::SignIn(scopes) => NotAuthorized::SignIn { how: (self.sign_in_hint)(to.server, &scopes) },
+            NoNewToken::SignIn(scopes) => {
+                NotAuthorized::SignIn { how: (self.sign_in_hint)(destination.server, &scopes) }
+            }
             NoNewToken::Error(error @ (AuthError::Unavailable { .. } | AuthError::Egress(_) | AuthError::Store(_))) => {
                 NotAuthorized::Unavailable { why: error.to_string() }
             }
             // A file with an assertion, or metadata, may be missing for a moment. This grant needs no user, so the next
             // request tries again by itself.
             NoNewToken::Error(error @ (AuthError::Config { .. } | AuthError::Discovery { .. }))
-                if !to.spec.oauth.grant.needs_user() =>
+                if !destination.spec.oauth.grant.needs_user() =>
             {
                 NotAuthorized::Unavailable { why: error.to_string() }
             }
             NoNewToken::Error(error) => {
-                NotAuthorized::SignIn { how: format!("{} ({error})", (self.sign_in_hint)(to.server, &[])) }
+                NotAuthorized::SignIn { how: format!("{} ({error})", (self.sign_in_hint)(destination.server, &[])) }
             }
         }
     }
@@ -360,36 +377,41 @@ impl Inner {
 impl Authorizer for SignIn {
     fn sign<'a>(
         &'a self,
-        to: Destination<'a>,
+        destination: Destination<'a>,
         method: &'a Method,
     ) -> BoxFuture<'a, Result<Option<Signature>, NotAuthorized>> {
         Box::pin(async move {
-            let signature = Box::pin(self.0.sign(to, method)).await;
-            signature.map_err(|error| self.0.not_authorized(to, error.into()))
+            let signature = Box::pin(self.0.sign(destination, method)).await;
+            signature.map_err(|error| self.0.not_authorized(destination, error.into()))
         })
     }
 
-    fn nonce(&self, to: Destination<'_>, nonce: &HeaderValue) {
-        self.0.slot(&to).set_nonce(Nonce::from_header(nonce));
+    fn nonce(&self, destination: Destination<'_>, nonce: &HeaderValue) {
+        self.0.slot(&destination).set_nonce(Nonce::from_header(nonce));
     }
 
-    fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>> {
+    fn challenged<'a>(
+        &'a self,
+        destination: Destination<'a>,
+        challenge: Challenge,
+    ) -> BoxFuture<'a, Result<(), NotAuthorized>> {
         Box::pin(async move {
-            let result = Box::pin(self.0.reauthorize(to, &challenge)).await;
-            result.map_err(|reason| self.0.not_authorized(to, reason))
+            let result = Box::pin(self.0.reauthorize(destination, &challenge)).await;
+            result.map_err(|reason| self.0.not_authorized(destination, reason))
         })
     }
 
-    fn signed_in<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, ()> {
+    fn signed_in<'a>(&'a self, destination: Destination<'a>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             loop {
-                let slot = self.0.slot(&to);
+                let slot = self.0.slot(&destination);
                 // The store may still have a refused token. Only another token shows that the user has signed in.
-                let previous = slot.last_stored();
+                let previous_credentials = slot.last_stored();
                 sleep(POLL_INTERVAL).await;
                 if let Ok(Some(stored_credentials)) = self.0.load(&slot.key).await
                     && stored_credentials.tokens.is_some()
-                    && stored_credentials.access() != previous.as_ref().and_then(|previous| previous.access())
+                    && stored_credentials.access()
+                        != previous_credentials.as_ref().and_then(|previous_credentials| previous_credentials.access())
                 {
                     slot.set_cached(Some(Arc::new(stored_credentials)));
                     return;

@@ -97,21 +97,25 @@ impl Tokens {
     /// Reads the tokens that a token endpoint returned to `rmcp`, like [`Self::from_answer`].
     pub(crate) fn from_rmcp(
         response: &OAuthTokenResponse,
-        requested: &[String],
+        requested_scopes: &[String],
         is_bound: bool,
     ) -> Result<Self, AuthError> {
-        let value = serde_json::to_value(response);
-        let value = value.map_err(|_| AuthError::NoToken { why: "the answer cannot be read".to_owned() })?;
-        Self::from_answer(&value, requested, is_bound)
+        let response_json = serde_json::to_value(response);
+        let response_json =
+            response_json.map_err(|_| AuthError::NoToken { why: "the answer cannot be read".to_owned() })?;
+        Self::from_answer(&response_json, requested_scopes, is_bound)
     }
 
-    /// Reads the tokens that a token endpoint returned. If the answer names no `scope`, the tokens have the `requested`
-    /// scopes (RFC 6749, 5.1). With `is_bound`, the tokens must be bound to a key (RFC 9449, 5). Without it, bound
-    /// tokens are an error.
-    pub(crate) fn from_answer(value: &Value, requested: &[String], is_bound: bool) -> Result<Self, AuthError> {
+    /// Reads the tokens that a token endpoint returned. If the answer names no `scope`, the tokens have the
+    /// `requested_scopes` (RFC 6749, 5.1). With `is_bound`, the tokens must be bound to a key (RFC 9449, 5). Without
+    /// it, bound tokens are an error.
+    pub(crate) fn from_answer(
+        response: &Value,
+        requested_scopes: &[String],
+        is_bound: bool,
+    ) -> Result<Self, AuthError> {
         let no_token_error = |why: &str| AuthError::NoToken { why: why.to_owned() };
-        let text_field =
-            |name: &str| value.get(name).and_then(Value::as_str).filter(|text_field| !text_field.is_empty());
+        let text_field = |name: &str| response.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let access_token =
             text_field("access_token").ok_or_else(|| no_token_error("the answer contains no access token"))?.to_owned();
         let has_type =
@@ -133,16 +137,19 @@ impl Tokens {
         if HeaderValue::try_from(&access_token).is_err() {
             return Err(no_token_error("the token has characters that are not allowed in a header"));
         }
-        let received = now();
+        let received_at = now();
         Ok(Self {
             access: access_token,
             refresh: refresh_token,
             scopes: text_field("scope").map_or_else(
-                || requested.to_vec(),
+                || requested_scopes.to_vec(),
                 |scopes| scopes.split_ascii_whitespace().map(str::to_owned).collect(),
             ),
-            received,
-            expires: value.get("expires_in").and_then(Value::as_u64).map(|seconds| received.saturating_add(seconds)),
+            received: received_at,
+            expires: response
+                .get("expires_in")
+                .and_then(Value::as_u64)
+                .map(|seconds| received_at.saturating_add(seconds)),
         })
     }
 

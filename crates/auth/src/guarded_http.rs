@@ -58,8 +58,8 @@ impl GuardedHttpMaker {
     /// Like [`Self::http_for`], but with these egress rules instead of those of the program.
     pub(crate) fn http_under(&self, egress: &Egress, url: &Url) -> Result<Arc<GuardedHttp>, AuthError> {
         let guard = egress.guard_for_server(url);
-        let cached = self.clients.load().get(&guard).cloned();
-        let client = cached.map_or_else(|| self.new_client(&guard), Ok)?;
+        let cached_client = self.clients.load().get(&guard).cloned();
+        let client = cached_client.map_or_else(|| self.new_client(&guard), Ok)?;
         Ok(Arc::new(GuardedHttp { client, guard, signer: OnceLock::new(), observations: Observations::default() }))
     }
 
@@ -77,9 +77,9 @@ impl GuardedHttpMaker {
             .map_err(|error| AuthError::Unavailable { why: format!("no HTTP client: {error}") })?;
         self.clients.rcu(|clients| {
             // Drops the clients that were made under older egress rules.
-            let current = clients.iter().filter(|(other, _)| other.has_same_rules(guard));
-            let current = current.map(|(other, client)| (other.clone(), client.clone()));
-            current.chain([(guard.clone(), client.clone())]).collect::<HashMap<_, _>>()
+            let current_clients = clients.iter().filter(|(other, _)| other.has_same_rules(guard));
+            let current_clients = current_clients.map(|(other, client)| (other.clone(), client.clone()));
+            current_clients.chain([(guard.clone(), client.clone())]).collect::<HashMap<_, _>>()
         });
         Ok(client)
     }

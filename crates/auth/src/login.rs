@@ -83,24 +83,24 @@ impl SignIn {
     /// [`AuthError`] when the sign-in failed. The tokens of an earlier sign-in stay stored.
     pub async fn login(
         &self,
-        to: Destination<'_>,
+        destination: Destination<'_>,
         scopes: &[String],
         browser: &dyn Browser,
     ) -> Result<SignedIn, AuthError> {
         let inner = &self.0;
-        let context = inner.context(to).await?;
+        let context = inner.context(destination).await?;
         let AuthContext { oauth, slot, .. } = &context;
         let scopes = if scopes.is_empty() { &oauth.scopes } else { scopes };
         // The user begins this sign-in, so there is no request that the server has refused.
         let challenge = None;
         if !oauth.grant.needs_user() {
-            return inner.sign_in_without_user(to.server, &context, scopes, challenge).await;
+            return inner.sign_in_without_user(destination.server, &context, scopes, challenge).await;
         }
         // If the earlier sign-in has registered a client with the same authorization server, that client is used again.
         let earlier_credentials = inner.load(&slot.key).await?;
         inner
             .sign_in_with_browser(
-                to.server,
+                destination.server,
                 &context,
                 SignInRequest { scopes, challenge, earlier_credentials: earlier_credentials.as_ref() },
                 browser,
@@ -115,9 +115,10 @@ impl SignIn {
     /// # Errors
     /// [`AuthError::Store`] when the tokens cannot be deleted, and [`AuthError::Unavailable`] when another process kept
     /// the lease.
-    pub async fn logout(&self, to: Destination<'_>) -> Result<SignedOut, AuthError> {
+    pub async fn logout(&self, destination: Destination<'_>) -> Result<SignedOut, AuthError> {
         let inner = &self.0;
-        let (slot, context, server_name) = (inner.slot(&to), inner.context(to).await, to.server.clone());
+        let (slot, context, server_name) =
+            (inner.slot(&destination), inner.context(destination).await, destination.server.clone());
         let inner_for_task = Arc::clone(inner);
         let sign_out = inner.run_to_completion(async move {
             let signed_out = inner_for_task.delete_and_revoke(&slot, context).await?;

@@ -83,11 +83,11 @@ impl Loopback {
     async fn answer_request(&self, mut stream: TcpStream, state: Option<&str>) -> io::Result<Option<Url>> {
         let mut head = Vec::new();
         while !head.windows(4).any(|window| window == b"\r\n\r\n") {
-            let mut piece = [0; 2048];
-            match stream.read(&mut piece).await? {
+            let mut chunk = [0; 2048];
+            match stream.read(&mut chunk).await? {
                 0 => return Ok(None),
-                read if head.len() + read > MAX_HEAD_BYTES => return Ok(None),
-                read => head.extend_from_slice(&piece[..read]),
+                length if head.len() + length > MAX_HEAD_BYTES => return Ok(None),
+                length => head.extend_from_slice(&chunk[..length]),
             }
         }
         let redirect = self.redirect_in(&String::from_utf8_lossy(&head), state);
@@ -99,13 +99,13 @@ impl Loopback {
             ),
         };
         let page = format!("<!doctype html><meta charset=utf-8><title>Toolrack</title><p>{message}</p>");
-        let answer = format!(
+        let response = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
              Content-Security-Policy: default-src 'none'\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n{page}",
             page.len()
         );
         // An error means that the browser has closed the connection, which does not matter here.
-        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.write_all(response.as_bytes()).await;
         let _ = stream.shutdown().await;
         Ok(redirect)
     }

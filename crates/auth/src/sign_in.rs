@@ -150,11 +150,17 @@ impl SignIn {
 impl Inner {
     /// Returns the data for a sign-in or a renewal at a server, with the placeholders in the `oauth` of the
     /// server's entry (its configuration) filled in.
-    pub(crate) async fn context(&self, to: Destination<'_>) -> Result<AuthContext, AuthError> {
-        let resolved = self.resolver.oauth(to.server, to.spec).await;
+    pub(crate) async fn context(&self, destination: Destination<'_>) -> Result<AuthContext, AuthError> {
+        let resolved = self.resolver.oauth(destination.server, destination.spec).await;
         let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
-        let egress = to.spec.added_by.as_ref().map(|added_by| added_by.egress.clone());
-        Ok(AuthContext { oauth, slot: self.slot(&to), server: resource(to.url), egress, permit: None })
+        let egress = destination.spec.added_by.as_ref().map(|added_by| added_by.egress.clone());
+        Ok(AuthContext {
+            oauth,
+            slot: self.slot(&destination),
+            server: resource(destination.url),
+            egress,
+            permit: None,
+        })
     }
 
     /// Returns a new HTTP client for one operation, such as a sign-in to the server of `context`.
@@ -166,12 +172,12 @@ impl Inner {
     }
 
     /// Returns the slot of a server and the account that its entry names.
-    pub(crate) fn slot(&self, to: &Destination<'_>) -> Arc<Slot> {
+    pub(crate) fn slot(&self, destination: &Destination<'_>) -> Arc<Slot> {
         let key = TokenKey {
             tenant: self.tenant.clone(),
             user: self.user.clone(),
-            account: to.spec.oauth.account.clone().unwrap_or_default(),
-            ..TokenKey::of(to.url)
+            account: destination.spec.oauth.account.clone().unwrap_or_default(),
+            ..TokenKey::of(destination.url)
         };
         let mut slots = self.slots.lock();
         let slot = slots.entry(key).or_insert_with_key(|key| Arc::new(Slot::new(key.clone())));

@@ -158,8 +158,8 @@ impl TokenStore for MemoryTokens {
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>> {
         Box::pin(async {
             let entries = self.0.0.lock();
-            let stored = entries.iter().filter(|(_, entry)| entry.credentials.is_some());
-            Ok(stored.map(|(key, _)| key.clone()).collect())
+            let stored_entries = entries.iter().filter(|(_, entry)| entry.credentials.is_some());
+            Ok(stored_entries.map(|(key, _)| key.clone()).collect())
         })
     }
 

@@ -80,7 +80,7 @@ impl Store {
     ) -> Result<usize, StoreError> {
         let operation = "taking answers back";
         let mut transaction = self.begin(operation).await?;
-        let deleted: Vec<(String, String)> = query(
+        let deleted_answers: Vec<(String, String)> = query(
             "DELETE FROM answers WHERE ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2) \
              AND ($3 IS NULL OR owner = $3) RETURNING server, tool",
         )
@@ -90,11 +90,13 @@ impl Store {
         .fetch_all(&mut transaction)
         .await?;
         let now = Utc::now().timestamp_millis();
-        let rows: Vec<_> =
-            deleted.iter().map(|(server, tool)| (now, Entry::of_withdrawn_answer(caller, server, tool))).collect();
+        let rows: Vec<_> = deleted_answers
+            .iter()
+            .map(|(server, tool)| (now, Entry::of_withdrawn_answer(caller, server, tool)))
+            .collect();
         append(&mut transaction, &rows).await?;
         transaction.commit().await?;
-        Ok(deleted.len())
+        Ok(deleted_answers.len())
     }
 
     /// Deletes the answers that cover only the calls of a removed member. `key` is the [key](Principal::key) of that

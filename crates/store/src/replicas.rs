@@ -170,16 +170,16 @@ impl TeamStore {
         Ok(rows.into_iter().map(to_replica_homes).collect())
     }
 
-    /// Removes the replica of `last` if that is still its last heartbeat; its tenants have no home then. Returns
+    /// Removes the replica of `last_heartbeat` if that is still its last heartbeat; its tenants have no home then. Returns
     /// `false`, and changes nothing, if the replica has written another heartbeat meanwhile, or was removed before.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn remove_silent(&self, last: &Heartbeat) -> Result<bool, StoreError> {
+    pub async fn remove_silent(&self, last_heartbeat: &Heartbeat) -> Result<bool, StoreError> {
         let mut transaction = self.begin_concurrent("removing a silent replica").await?;
         let removed_rows = query("DELETE FROM team_replicas WHERE id = $1 AND beats = $2")
-            .bind(&last.replica.id)
-            .bind(last.number)
+            .bind(&last_heartbeat.replica.id)
+            .bind(last_heartbeat.number)
             .execute(&mut transaction)
             .await?;
         transaction.commit().await?;

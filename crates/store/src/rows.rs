@@ -36,8 +36,8 @@ impl sqlx::Type<sqlx::Sqlite> for TextBytes {
         <Vec<u8> as sqlx::Type<sqlx::Sqlite>>::type_info()
     }
 
-    fn compatible(kind: &sqlx::sqlite::SqliteTypeInfo) -> bool {
-        <Vec<u8> as sqlx::Type<sqlx::Sqlite>>::compatible(kind)
+    fn compatible(type_info: &sqlx::sqlite::SqliteTypeInfo) -> bool {
+        <Vec<u8> as sqlx::Type<sqlx::Sqlite>>::compatible(type_info)
     }
 }
 

@@ -72,7 +72,9 @@ impl Store {
     }
 
     async fn write_tools(&self, fingerprint: &str, tools: &[u8]) -> Result<(), StoreError> {
-        if tools.len() > MAX_LIST_BYTES || self.read_tools(fingerprint).await?.is_some_and(|stored| *stored == *tools) {
+        if tools.len() > MAX_LIST_BYTES
+            || self.read_tools(fingerprint).await?.is_some_and(|stored_tools| *stored_tools == *tools)
+        {
             return Ok(());
         }
         let operation = "remembering a server's tools";

@@ -273,8 +273,8 @@ fn time_from_millis(milliseconds: i64) -> DateTime<Utc> {
 }
 
 /// Makes a typed id safe and short enough to print. The id is untrusted, because it may come from the URL of a request.
-fn printable(typed: &str) -> String {
-    text::for_log(&text::clip(typed, MAX_QUOTED_ID_BYTES)).into_owned()
+fn printable(typed_id: &str) -> String {
+    text::for_log(&text::clip(typed_id, MAX_QUOTED_ID_BYTES)).into_owned()
 }
 
 /// Cuts a title to the length that is stored.
@@ -362,19 +362,19 @@ impl Store {
         Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
     }
 
-    /// Returns the session of `owners` that a user means by `typed`: its id, a prefix of its id (4 characters or more,
+    /// Returns the session of `owners` that a user means by `typed_id`: its id, a prefix of its id (4 characters or more,
     /// with or without hyphens), or `last` for the most recently changed.
     ///
     /// # Errors
     /// [`StoreError::UnknownSession`] and [`StoreError::AmbiguousSession`]; other errors when the database fails.
-    pub async fn find_session(&self, typed: &str, owners: OwnerFilter<'_>) -> Result<Session, StoreError> {
-        if typed == "last" {
+    pub async fn find_session(&self, typed_id: &str, owners: OwnerFilter<'_>) -> Result<Session, StoreError> {
+        if typed_id == "last" {
             let newest_sessions =
                 self.sessions(&SessionQuery { whose: owners, limit: 1, ..SessionQuery::default() }).await?;
-            return newest_sessions.into_iter().next().ok_or_else(|| self.unknown_session(typed));
+            return newest_sessions.into_iter().next().ok_or_else(|| self.unknown_session(typed_id));
         }
-        let Some(id_prefix) = normalize_prefix(typed) else {
-            return Err(self.unknown_session(typed));
+        let Some(id_prefix) = normalize_prefix(typed_id) else {
+            return Err(self.unknown_session(typed_id));
         };
         let mut builder = QueryBuilder::new(SELECT_SESSIONS);
         // A range lets the query use the index of ids. `g` comes after every hexadecimal digit, so the end of the range
@@ -387,9 +387,9 @@ impl Store {
         let mut matches: Vec<Session> = rows.into_iter().filter_map(SessionRow::into_session).collect();
         if matches.len() > 1 {
             let prefixes = matches.into_iter().take(MAX_CANDIDATES).map(|session| session.prefix).collect();
-            return Err(StoreError::AmbiguousSession { typed: printable(typed), prefixes });
+            return Err(StoreError::AmbiguousSession { typed: printable(typed_id), prefixes });
         }
-        matches.pop().ok_or_else(|| self.unknown_session(typed))
+        matches.pop().ok_or_else(|| self.unknown_session(typed_id))
     }
 
     /// Gives the session `id` another title, cut at 500 bytes.
@@ -461,8 +461,8 @@ impl Store {
         self.record(audit_entry("conversation_deleted", session, caller)).await
     }
 
-    fn unknown_session(&self, typed: &str) -> StoreError {
-        StoreError::UnknownSession { typed: printable(typed) }
+    fn unknown_session(&self, typed_id: &str) -> StoreError {
+        StoreError::UnknownSession { typed: printable(typed_id) }
     }
 }
 
@@ -474,10 +474,10 @@ fn audit_entry(kind: &str, session: &Session, caller: &Caller) -> Entry {
 
 /// Writes a typed prefix as stored ids are written: in lower case, with hyphens. `None` if no id can begin with it, or
 /// if it is too short.
-fn normalize_prefix(typed: &str) -> Option<String> {
+fn normalize_prefix(typed_id: &str) -> Option<String> {
     /// Before these digits, a UUID has a hyphen.
     const HYPHENS: [usize; 4] = [8, 12, 16, 20];
-    let digits: String = typed.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
+    let digits: String = typed_id.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
     if !(MIN_TYPED_PREFIX..=32).contains(&digits.len()) || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }

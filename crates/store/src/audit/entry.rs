@@ -145,10 +145,10 @@ pub struct DoorRefusal<'a> {
     pub unrecorded: u64,
 }
 
-/// Returns `raw` as one line of at most about `max_bytes` bytes, without control characters. Never `None`; it is an
+/// Returns `untrusted_text` as one line of at most about `max_bytes` bytes, without control characters. Never `None`; it is an
 /// `Option` because the fields of an [`Entry`] are optional.
-fn one_line(raw: &str, max_bytes: usize) -> Option<String> {
-    Some(text::for_line(&text::clip(raw, max_bytes)).into_owned())
+fn one_line(untrusted_text: &str, max_bytes: usize) -> Option<String> {
+    Some(text::for_line(&text::clip(untrusted_text, max_bytes)).into_owned())
 }
 
 fn as_u64(number: usize) -> Option<u64> {
@@ -376,7 +376,7 @@ impl Entry {
     fn acted_by(self, caller: &Caller) -> Self {
         let clip_name = |name: Option<&str>| name.and_then(|name| one_line(name, MAX_NAME_BYTES));
         let principal = caller.principal();
-        let unless_local = |part: &str| clip_name((!principal.is_local()).then_some(part));
+        let unless_local = |field: &str| clip_name((!principal.is_local()).then_some(field));
         Self {
             who: Some(caller.way().word().to_owned()),
             tenant: unless_local(principal.tenant()),

@@ -174,8 +174,8 @@ pub(super) async fn chain_start(connection: &mut Transaction) -> Result<Option<(
             .await?;
     let entry = body.and_then(|TextBytes(body)| serde_json::from_slice::<Entry>(&body).ok());
     Ok(entry.and_then(|entry| {
-        let first = i64::try_from(entry.through?).ok()?.checked_add(1)?;
-        Some((first, parse_hash(entry.base.as_deref()?)?))
+        let first_seq = i64::try_from(entry.through?).ok()?.checked_add(1)?;
+        Some((first_seq, parse_hash(entry.base.as_deref()?)?))
     }))
 }
 

@@ -40,14 +40,14 @@ async fn columns(table: &str, transaction: &mut Transaction) -> Result<Vec<Colum
     .bind(table)
     .fetch_all(transaction)
     .await?;
-    let kind = |data_type: &str| match data_type {
+    let column_kind = |data_type: &str| match data_type {
         "bigint" => ColumnKind::Integer,
         "double precision" => ColumnKind::Real,
         "boolean" => ColumnKind::Bool,
         "bytea" => ColumnKind::Bytes,
         _ => ColumnKind::Text,
     };
-    Ok(columns.into_iter().map(|(name, data_type)| Column { name, kind: kind(&data_type) }).collect())
+    Ok(columns.into_iter().map(|(name, data_type)| Column { name, kind: column_kind(&data_type) }).collect())
 }
 
 /// Copies all rows of `table`, and returns how many there were.
