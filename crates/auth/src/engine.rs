@@ -141,7 +141,7 @@ impl AuthorizationServer {
     }
 
     /// Returns the scopes to request with a grant that needs no user: `scopes`, or those that the server names if
-    /// `scopes` is empty. Leaves `offline_access` out of the latter, because such a grant needs no refresh token.
+    /// `scopes` is empty. Of those, leaves out `offline_access`, because such a grant needs no refresh token.
     pub(crate) async fn scopes_without_user(&self, scopes: &[String]) -> Vec<String> {
         if !scopes.is_empty() {
             return scopes.to_vec();
@@ -383,9 +383,9 @@ fn bad_redirect(why: &str) -> AuthError {
     AuthError::Callback { why: why.to_owned() }
 }
 
-/// Renews the tokens of `credentials`. `oauth` has the configuration of the client. Returns [`AuthError::Ended`] if the
-/// authorization server does not accept the refresh token any more, or if there is none, and [`AuthError::NoClient`] if
-/// it does not accept the client.
+/// Renews the tokens of `credentials`. `oauth` has the configuration of the client. Returns [`AuthError::Ended`] if
+/// there is no refresh token, or the authorization server refuses it. Returns [`AuthError::NoClient`] if the server
+/// refuses the client.
 pub(crate) async fn refresh(
     http: Arc<GuardedHttp>,
     server: &Url,

@@ -1,6 +1,6 @@
 //! The grants that need no browser: client credentials, JWT bearer (workload identity), and enterprise-managed
-//! authorization. For the last one, the identity provider of an enterprise exchanges a user's ID token for an ID-JAG, a
-//! token that the authorization server takes as the user's agreement.
+//! authorization. In the last one, the identity provider of an enterprise exchanges a user's ID token for an ID-JAG.
+//! The authorization server accepts this token as the user's agreement.
 //!
 //! `rmcp` supports only client credentials, and only with a secret. A grant needs only one or two requests with a form,
 //! so this crate sends them itself.

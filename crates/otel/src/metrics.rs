@@ -66,8 +66,8 @@ impl Default for Pace {
 
 impl Pace {
     /// Reads the pace from the environment: `variable` gets the name of a variable, and returns its value. Returns
-    /// `None` if no metrics are sent, because the environment names no collector, or because `OTEL_METRICS_EXPORTER` is
-    /// `none` or `OTEL_SDK_DISABLED` is `true`.
+    /// `None` if the environment names no collector, or switches metrics off with `OTEL_METRICS_EXPORTER=none` or
+    /// `OTEL_SDK_DISABLED=true`.
     ///
     /// # Errors
     /// [`BadVariable`] names the variable, its value, and what the value should be.

@@ -56,8 +56,9 @@ impl Signal {
     }
 }
 
-/// Returns whether the environment wants traces to be sent: it names a collector, `OTEL_TRACES_EXPORTER` is not `none`,
-/// and `OTEL_SDK_DISABLED` is not `true`. `variable` gets the name of a variable, and returns its value.
+/// Returns whether the environment wants traces to be sent: it names a collector, and does not switch traces off with
+/// `OTEL_TRACES_EXPORTER=none` or `OTEL_SDK_DISABLED=true`. `variable` gets the name of a variable, and returns its
+/// value.
 ///
 /// # Errors
 /// [`BadVariable`] names the variable, its value, and what the value should be.

@@ -126,8 +126,8 @@ impl ArtifactFolder {
     }
 
     fn read_piece(&self, handle: &Path, from: u64, max_bytes: usize) -> Result<Piece, ReadError> {
-        // Accepts only files that Toolrack created in this folder: no path that leads out of the folder, and no link
-        // that another program made there.
+        // Accepts only files that Toolrack created in this folder. Refuses paths that lead out of the folder, and links
+        // that another program made in it.
         let is_created_here =
             handle.parent() == Some(&*self.folder) && handle.file_name().is_some_and(is_artifact_name);
         let metadata = std::fs::symlink_metadata(handle).ok().filter(|metadata| is_created_here && metadata.is_file());

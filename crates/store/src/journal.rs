@@ -142,7 +142,7 @@ impl Journal {
     }
 
     /// Stores the new messages of `turn`. If the future is dropped, or fails before the outcome of the write is known,
-    /// the next call finds out what was stored and continues from there.
+    /// the next call finds out which messages were stored, and continues with the next one.
     ///
     /// # Errors
     /// [`StoreError`] when the database cannot be written. It has then stored none of the new messages.
@@ -218,7 +218,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Stops storing. The conversation can be continued from what is stored.
+    /// Stops storing. The conversation can be continued from its stored messages.
     pub fn stop_storing(&mut self) {
         self.store = None;
     }

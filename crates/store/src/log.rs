@@ -79,7 +79,7 @@ impl Store {
         servers.sort();
         servers.dedup();
         for (server, source) in servers {
-            // If there are no more than `MAX_LINES` lines, the inner query finds no id, and nothing is deleted.
+            // With `MAX_LINES` lines or fewer, the inner query finds no id, so the statement deletes nothing.
             query(
                 "DELETE FROM server_log WHERE server = $1 AND source = $2 AND id <= (SELECT id FROM server_log \
                  WHERE server = $1 AND source = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)",

@@ -124,8 +124,8 @@ impl Store {
         Ok(rows.into_iter().filter_map(parse_quarantined_tool).collect())
     }
 
-    /// Trusts the tool `tool` of `pinned_server` with the definition whose hash is `approved_hash`: replaces the tool's
-    /// pin, and records that in the [audit log](crate::audit) as done by `caller`, in one transaction. Returns `false`,
+    /// Trusts the definition with the hash `approved_hash` of the tool `tool` of `pinned_server`. In one transaction,
+    /// replaces the tool's pin, and records in the [audit log](crate::audit) that `caller` did this. Returns `false`,
     /// and does nothing, if this definition is not in quarantine: the tool has another definition by now, or a user has
     /// approved this one already.
     ///
@@ -271,8 +271,8 @@ async fn pin(
     builder.build().execute(transaction).await.map(drop)
 }
 
-/// Records that the pins of a server have changed: raises their generation, and deletes the hash of the list of tools
-/// that matched them, so that the host compares the list again.
+/// Records that the pins of a server have changed: raises their generation, and deletes the hash of the list that
+/// matched them. The host then compares its list of tools again.
 async fn forget_checked_list(transaction: &mut Transaction, pinned_server: &PinnedServer) -> Result<(), StoreError> {
     query("UPDATE pinned_servers SET generation = generation + 1, list = NULL WHERE source = $1 AND server = $2")
         .bind(&pinned_server.source)

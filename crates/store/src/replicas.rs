@@ -3,8 +3,8 @@
 //!
 //! A replica counts its heartbeats in its row, and the other replicas (its siblings) watch the number. Each sibling
 //! measures with its own clock how long the number has not changed. After a certain time, the silence limit, the
-//! replica counts as silent, and a sibling removes it. This compares no clocks, neither those of two machines, nor
-//! those of a database before and after a failover. A home is valid for as long as its replica has a row.
+//! replica counts as silent, and a sibling removes it. So the clocks of two machines are never compared, and a failover
+//! to a database with another clock does no harm. A home is valid for as long as its replica has a row.
 //!
 //! The silence limit begins when the replica begins its last [heartbeat](TeamStore::beat). No sibling may remove the
 //! replica earlier, so the replica knows until when it may serve tenants.

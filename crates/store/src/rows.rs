@@ -1,5 +1,5 @@
-//! Macros that read rows as structs. sqlx's derive macro does the same, but cargo would have to build SQLite a second
-//! time, to run that macro at compile time.
+//! Macros that read rows as structs. The derive macro of sqlx does the same. But cargo would have to build SQLite a
+//! second time, to run that macro at compile time.
 
 /// Implements [`sqlx::FromRow`] for both databases: reads each column into the field of the same name. The field after
 /// `flatten` is itself such a struct, which is read from other columns of the same row.

@@ -362,8 +362,8 @@ impl Store {
         Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
     }
 
-    /// Returns the session of `owners` that a user means by `typed_id`: its id, a prefix of its id (4 characters or more,
-    /// with or without hyphens), or `last` for the most recently changed.
+    /// Returns the session of `owners` that a user means by `typed_id`. This can be an id, a prefix of an id (4
+    /// characters or more, with or without hyphens), or `last` for the most recently changed session.
     ///
     /// # Errors
     /// [`StoreError::UnknownSession`] and [`StoreError::AmbiguousSession`]; other errors when the database fails.

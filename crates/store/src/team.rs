@@ -80,8 +80,8 @@ impl Purpose {
     }
 }
 
-/// The prefix of [`NewToken::family`] for a token that a user made with another token. The id of the other token
-/// follows.
+/// The prefix of [`NewToken::family`] for a token that a user made with another token. After it comes the id of that
+/// other token.
 const MADE_WITH_PREFIX: &str = "with:";
 
 /// A token to store.
@@ -429,8 +429,8 @@ impl TeamStore {
     }
 
     /// Stores a token of `owner`, records that in the audit log, and returns its id. Also removes the rows of tokens
-    /// that have ended. Returns `None`, and stores nothing, if there is no such member, or if the token with which this
-    /// one [was made](NewToken::made_with) is no longer valid.
+    /// that have ended. Returns `None`, and stores nothing, if the member does not exist. Does the same if this token
+    /// [was made](NewToken::made_with) with a token that has become invalid.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -485,7 +485,7 @@ impl TeamStore {
         Ok(rows.len())
     }
 
-    /// Returns the version of the team: a number that grows with each change of a member or a token, and each other
+    /// Returns the version of the team. This number grows with each change of a member or a token, and with each other
     /// change of the rights that a token gives.
     ///
     /// # Errors

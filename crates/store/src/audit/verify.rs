@@ -1,5 +1,5 @@
-//! Verifies that the audit log's chain is whole. The hash of each row must follow from the row before it, no row may be
-//! missing, and the chain must end where the head, the single row of `audit_head`, says.
+//! Verifies that the audit log's chain is whole. The hash of each row must follow from the row before it, and no row
+//! may be missing. The chain must end at the row that the head, the single row of `audit_head`, names.
 
 use super::{
     Entry, Row,

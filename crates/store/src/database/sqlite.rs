@@ -128,7 +128,7 @@ async fn open_pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, St
         .max_connections(1)
         // The statement that holds the connection may itself wait for `busy_timeout`.
         .acquire_timeout(busy_timeout + Duration::from_secs(1))
-        // A connection to a file does not go stale, so it is neither closed nor tested.
+        // A connection to a file stays usable, so the pool keeps it open, and does not test it.
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)

@@ -114,7 +114,7 @@ fn problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
 }
 
 /// Returns whether Postgres ends the connection with this error code. Codes of class 08 mean a failed connection. The
-/// others mean a server that shuts down or is starting, and a connection that was idle for too long
+/// other codes mean that the server shuts down or starts, or that the connection was idle for too long
 /// (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
 #[cfg(feature = "postgres")]
 pub(crate) fn ends_connection(code: &str) -> bool {

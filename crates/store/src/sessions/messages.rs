@@ -108,7 +108,7 @@ pub struct StoredMessage {
 pub struct Step {
     /// The number of messages that the conversation must have, so that the step continues from there.
     pub position: u64,
-    /// The messages to add; may be empty, to change only the other fields.
+    /// The messages to add. If there are none, the step changes only the other fields.
     pub messages: Vec<NewMessage>,
     /// The turn that has not ended, as JSON of the agent; `None` if no turn is under way.
     pub open_turn: Option<String>,
@@ -155,7 +155,7 @@ from_row!(MessageRow {
 impl MessageRow {
     /// Converts the row; `None` when the id is no UUID, or the role is unknown.
     fn into_message(self, session_id: Uuid) -> Option<StoredMessage> {
-        // A row has either all of these numbers or none. Only the cost may be missing beside the others.
+        // A row has either all numbers of tokens or none. The cost may be missing even if the row has the tokens.
         let spent = self.input.map(|input| {
             let (output, cached_read) = (self.output.unwrap_or(0), self.cached_read.unwrap_or(0));
             let (cache_write, reasoning) = (self.cache_write.unwrap_or(0), self.reasoning.unwrap_or(0));

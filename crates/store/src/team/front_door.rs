@@ -1,5 +1,5 @@
-//! Stores the data of a team's front door (its endpoints for sign-in and OAuth): the clients that registered there, the
-//! grants of users to them, and the requests that it refused.
+//! Stores the data of a team's front door, the endpoints for sign-in and OAuth. These data are the registered clients,
+//! the grants of users to clients, and the refused requests.
 //!
 //! A grant is a user's permission for a client. The client first gets a code, and exchanges it for an access token and
 //! a refresh token. Each refresh token can be used once, to get the next two tokens. All refresh tokens of a grant
@@ -29,7 +29,8 @@ const MAX_UNUSED_CLIENTS: i64 = 2_000;
 const MAX_CLIENTS: i64 = 20_000;
 /// How long a client can exchange a code.
 const CODE_LIFE: TimeDelta = TimeDelta::seconds(60);
-/// How long the store keeps a code that no client has exchanged, so that a late client gets an error that says so.
+/// How long the store keeps a code that no client has exchanged. A client that comes too late then gets an error that
+/// says so.
 const LATE_CODE_LIFE: TimeDelta = TimeDelta::minutes(10);
 /// How long a grant is valid without a renewal.
 const IDLE_GRANT_LIFE: TimeDelta = TimeDelta::days(14);
@@ -189,9 +190,9 @@ fn seconds_after(now: i64, delta: TimeDelta) -> i64 {
     now.saturating_add(delta.num_seconds())
 }
 
-/// Returns the time in seconds since 1970, by the clock of the database. The times of grants are measured by this
-/// clock, because one replica may store a code, and another replica take it: the code is valid for a minute, and the
-/// clocks of the replicas may differ by more.
+/// Returns the time in seconds since 1970, by the clock of the database. The times of grants come from this clock: one
+/// replica may store a code, and another replica take it. The code is valid for a minute, and the clocks of the
+/// replicas may differ by more.
 async fn database_now(transaction: &mut Transaction) -> Result<i64, StoreError> {
     Ok(transaction.now_millis().await? / 1_000)
 }

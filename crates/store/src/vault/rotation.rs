@@ -22,9 +22,10 @@ impl Vault {
     /// Afterwards, open a vault with the new key: this vault and its clones fail with [`VaultError::Retired`].
     ///
     /// # Errors
-    /// [`VaultError::Retired`] when another key has replaced this vault's already, [`VaultError::NotNew`] when `key` is
-    /// or was in use, [`VaultError::OtherKey`] and [`VaultError::Damaged`] with the name of the first row that does not
-    /// open, [`VaultError::Passphrase`], [`VaultError::NoRandomness`], or the database fails.
+    /// [`VaultError::Retired`] when another key has already replaced the key of this vault. [`VaultError::NotNew`] when
+    /// `key` is or was in use. [`VaultError::OtherKey`] or [`VaultError::Damaged`] with the name of the first row that
+    /// does not open. [`VaultError::Passphrase`] or [`VaultError::NoRandomness`] when the new key cannot be made.
+    /// [`VaultError::Store`] when the database fails.
     pub async fn change_key(&self, key: VaultKey) -> Result<usize, VaultError> {
         let new_sealer = key.sealer(&self.store).await?;
         let mut transaction = self.store.begin_erasing_durably(CHANGING).await?;

@@ -48,7 +48,7 @@ impl VaultKey {
     }
 
     /// Creates a key from a passphrase of at least 12 characters. When the vault opens, it derives its key from the
-    /// passphrase: with Argon2id, 19 MiB and 2 passes, as OWASP recommends, and a salt that the database stores
+    /// passphrase and a salt, which the database stores. It uses Argon2id with 19 MiB and 2 passes, as OWASP recommends
     /// (<https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html>, RFC 9106).
     #[must_use]
     pub fn from_passphrase(passphrase: &str) -> Self {
