@@ -352,6 +352,7 @@ impl From<AuthError> for NoNewToken {
 }
 
 impl Inner {
+    /// Returns the error for the host. Advises the user to sign in, unless a later attempt may work without that.
     fn not_authorized(&self, destination: Destination<'_>, reason: NoNewToken) -> NotAuthorized {
         match reason {
             NoNewToken::SignIn(scopes) => {

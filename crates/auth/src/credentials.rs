@@ -20,6 +20,7 @@ pub(crate) struct Credentials {
     pub(crate) issuer: String,
     /// The resource of the tokens (RFC 8707), as it was sent to the authorization server.
     pub(crate) resource: String,
+    /// The client that got the tokens.
     pub(crate) client: Client,
     /// `None` when the server has ended the sign-in. The registration of the client stays valid.
     pub(crate) tokens: Option<Tokens>,
@@ -159,6 +160,7 @@ impl Tokens {
         if self.refresh.is_some() { self.expires_soon(now) } else { self.has_expired(now) }
     }
 
+    /// Returns whether the access token expires within the time that [`RENEW_BEFORE_EXPIRY`] describes.
     fn expires_soon(&self, now: u64) -> bool {
         self.expires.is_some_and(|expires| {
             let margin = RENEW_BEFORE_EXPIRY.min(expires.saturating_sub(self.received) / 5);

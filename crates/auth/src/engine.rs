@@ -33,6 +33,7 @@ const OFFLINE_ACCESS: &str = "offline_access";
 
 /// A discovered authorization server, with the means to send requests to it.
 pub(crate) struct AuthorizationServer {
+    /// The part of `rmcp` that performs the OAuth requests.
     manager: AuthorizationManager,
     metadata: AuthorizationMetadata,
     http: Arc<GuardedHttp>,
@@ -48,7 +49,9 @@ pub(crate) struct AuthorizationServer {
 pub(crate) struct AuthorizationRequest {
     authorization_server: AuthorizationServer,
     client: Client,
+    /// The requested scopes.
     scopes: Vec<String>,
+    /// The resource of the tokens (RFC 8707), as the page requests it.
     resource: String,
     /// The key to which the tokens will be bound; `None` for bearer tokens.
     key: Option<ProofKey>,
@@ -122,10 +125,10 @@ impl AuthorizationServer {
     }
 
     /// Adds a client assertion to all later token requests, if `oauth` has a private key, and a DPoP proof, if there is
-    /// a `proof` key.
-    pub(crate) fn sign_with(&self, oauth: &OAuth, proof: Option<ProofKey>) -> Result<(), AuthError> {
+    /// a `proof_key`.
+    pub(crate) fn sign_with(&self, oauth: &OAuth, proof_key: Option<ProofKey>) -> Result<(), AuthError> {
         let assertion = ClientAssertion::of(oauth, &self.issuer, &self.metadata)?;
-        self.http.sign_with(RequestSigner { endpoint: self.token_endpoint()?, assertion, proof });
+        self.http.sign_with(RequestSigner { endpoint: self.token_endpoint()?, assertion, proof_key });
         Ok(())
     }
 
@@ -300,7 +303,7 @@ impl AuthorizationRequest {
         let state = authorization_response.state.unwrap_or_default();
         let server = &self.authorization_server;
         let exchange =
-            server.manager.exchange_code_for_token_with_issuer(&code, &state, authorization_response.iss.as_deref());
+            server.manager.exchange_code_for_token_with_issuer(&code, &state, authorization_response.issuer.as_deref());
         let registered_secret = self.client.secret.as_deref().unwrap_or_default();
         // A missing secret is an empty text, which `quote_without` ignores.
         let secrets = [code.as_str(), state.as_str(), registered_secret, secret.unwrap_or_default()];
@@ -322,18 +325,18 @@ impl AuthorizationRequest {
         })
     }
 
-    /// Checks the `state` and the issuer of an answer, before the caller uses it. This also holds for an answer that is
-    /// an error (RFC 9207, 2.4).
-    fn check_issuer(&self, answer: &AuthorizationResponse) -> Result<(), AuthError> {
+    /// Checks the `state` and the issuer of a response, before the caller uses it. This also holds for a response that
+    /// is an error (RFC 9207, 2.4).
+    fn check_issuer(&self, response: &AuthorizationResponse) -> Result<(), AuthError> {
         let sent_state =
             self.authorization_url.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
-        if sent_state.is_none() || sent_state != answer.state {
+        if sent_state.is_none() || sent_state != response.state {
             return Err(bad_redirect("it does not belong to the sign-in that is under way"));
         }
         let metadata = &self.authorization_server.metadata;
         let support_field = metadata.additional_fields.get("authorization_response_iss_parameter_supported");
         let promises_issuer = support_field.and_then(serde_json::Value::as_bool) == Some(true);
-        let received_issuer = answer.iss.as_deref();
+        let received_issuer = response.issuer.as_deref();
         let is_expected = match (received_issuer, &metadata.issuer) {
             (Some(received_issuer), Some(issuer)) => received_issuer == issuer,
             (Some(_), None) => false,
@@ -354,19 +357,20 @@ impl AuthorizationRequest {
 struct AuthorizationResponse {
     code: Option<String>,
     state: Option<String>,
-    iss: Option<String>,
+    issuer: Option<String>,
     error: Option<String>,
     description: Option<String>,
 }
 
 impl AuthorizationResponse {
+    /// Reads the query of the redirect. An error if it has a parameter twice, because the two values may differ.
     fn from_redirect(redirect: &Url) -> Result<Self, AuthError> {
         let mut response = Self::default();
         for (name, value) in redirect.query_pairs() {
             let field = match &*name {
                 "code" => &mut response.code,
                 "state" => &mut response.state,
-                "iss" => &mut response.iss,
+                "iss" => &mut response.issuer,
                 "error" => &mut response.error,
                 "error_description" => &mut response.description,
                 _ => continue,
@@ -379,6 +383,7 @@ impl AuthorizationResponse {
     }
 }
 
+/// Returns the error for a redirect that cannot be used.
 fn bad_redirect(why: &str) -> AuthError {
     AuthError::Callback { why: why.to_owned() }
 }
@@ -401,7 +406,7 @@ pub(crate) async fn refresh(
     };
     let endpoint = check_endpoint(&http, server, "token endpoint", &credentials.metadata.token_endpoint)?;
     let assertion = ClientAssertion::of(oauth, &credentials.issuer, &credentials.metadata)?;
-    http.sign_with(RequestSigner { endpoint, assertion, proof: credentials.key.clone() });
+    http.sign_with(RequestSigner { endpoint, assertion, proof_key: credentials.key.clone() });
     let mut secrets = credentials.secrets();
     secrets.extend(secret);
     // `rmcp` sends the URL that its manager was created with as the `resource`.

@@ -39,6 +39,7 @@ const MAX_REQUESTS: u32 = 32;
 #[derive(Debug, Default)]
 pub(crate) struct GuardedHttpMaker {
     egress: Egress,
+    /// The HTTP clients that were made so far, by their allowed addresses.
     clients: ArcSwap<HashMap<Guard, Client>>,
 }
 
@@ -88,6 +89,7 @@ impl GuardedHttpMaker {
 /// The HTTP client of one operation, such as a sign-in, with the limits of the operation.
 pub(crate) struct GuardedHttp {
     client: Client,
+    /// The addresses to which requests may go.
     pub(crate) guard: Guard,
     /// Signs the requests to the token endpoint. Set once the endpoint is known.
     signer: OnceLock<RequestSigner>,

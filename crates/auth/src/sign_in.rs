@@ -49,6 +49,7 @@ type SecretListener = dyn Fn(&str) + Send + Sync;
 #[derive(Clone)]
 pub struct SignIn(pub(crate) Arc<Inner>);
 
+/// The state that the clones of a [`SignIn`] share. The fields up to `witness` come from the [`SignInBuilder`].
 pub(crate) struct Inner {
     store: Arc<dyn TokenStore>,
     resolver: Arc<dyn Resolver>,

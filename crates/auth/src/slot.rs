@@ -23,6 +23,7 @@ pub(crate) struct Slot {
 /// A slot's permit, held by one task; `None` where a task needs no permit. Dropping the last clone releases the permit.
 pub(crate) type SlotPermit = Option<Arc<OwnedSemaphorePermit>>;
 
+/// The credentials that the store had when this process last read or changed them.
 #[derive(Default)]
 enum CachedCredentials {
     /// The store has not been read yet.
@@ -58,6 +59,7 @@ impl Slot {
         self.store_cached(credentials, CachedCredentials::Refused);
     }
 
+    /// Caches the credentials in this variant, or [`CachedCredentials::Absent`] if they have no tokens.
     fn store_cached(&self, credentials: Option<Arc<Credentials>>, variant: fn(Arc<Credentials>) -> CachedCredentials) {
         let with_tokens = credentials.filter(|credentials| credentials.tokens.is_some());
         self.cached.store(Arc::new(with_tokens.map_or(CachedCredentials::Absent, variant)));

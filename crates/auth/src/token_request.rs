@@ -57,8 +57,10 @@ impl ClientAssertion {
 pub(crate) struct RequestSigner {
     /// The token endpoint. Requests to other URLs stay as they are.
     pub(crate) endpoint: Url,
+    /// Makes the client assertions; `None` if the client has no private key.
     pub(crate) assertion: Option<ClientAssertion>,
-    pub(crate) proof: Option<ProofKey>,
+    /// The key of the DPoP proofs; `None` for bearer tokens.
+    pub(crate) proof_key: Option<ProofKey>,
 }
 
 impl RequestSigner {
@@ -83,7 +85,7 @@ impl RequestSigner {
             *authenticated.body_mut() = form.finish().into_bytes();
             authenticated.headers_mut().remove(header::CONTENT_LENGTH);
         }
-        if let Some(key) = &self.proof {
+        if let Some(key) = &self.proof_key {
             // A request for tokens carries no access token.
             let token = None;
             let proof = key.proof("POST", &self.endpoint, token, nonce)?;
@@ -94,7 +96,7 @@ impl RequestSigner {
 
     /// Returns the nonce of a response, if requests to this endpoint carry proofs.
     pub(crate) fn nonce_in(&self, answer: &Response<Vec<u8>>) -> Option<Nonce> {
-        self.proof.as_ref()?;
+        self.proof_key.as_ref()?;
         answer.headers().get(NONCE_HEADER).and_then(Nonce::from_header)
     }
 }

@@ -269,6 +269,7 @@ impl UnhandledRejections {
         self.message = message.unwrap_or_else(|| "a promise was rejected".to_owned());
     }
 
+    /// Returns an error if there are rejected promises that the script has not handled.
     fn into_result(self) -> Result<(), Failure> {
         if self.count == 0 {
             return Ok(());
@@ -297,6 +298,7 @@ impl Clock {
         self.resumed_at.get().is_some_and(|resumed_at| resumed_at.elapsed() >= self.remaining.get())
     }
 
+    /// Stops the measurement while the script waits for an answer.
     fn pause(&self) {
         if let Some(resumed_at) = self.resumed_at.take() {
             self.remaining.set(self.remaining.get().saturating_sub(resumed_at.elapsed()));
@@ -304,6 +306,7 @@ impl Clock {
         self.state.set_deadline(None);
     }
 
+    /// Continues the measurement, and sets the new deadline.
     fn resume(&self) {
         let now = Instant::now();
         self.resumed_at.set(Some(now));

@@ -55,6 +55,7 @@ impl ScriptState {
         self.deadline.send_replace(deadline);
     }
 
+    /// Appends a line to the output, up to the limit.
     pub(crate) fn print(&self, line: &str) {
         self.output.lock().print(line);
     }
@@ -165,6 +166,7 @@ struct Output {
 }
 
 impl Output {
+    /// Appends a line. At the limit, cuts it and adds a note for the model.
     fn print(&mut self, line: &str) {
         if self.remaining == 0 {
             return;

@@ -15,7 +15,9 @@ pub struct BadVariable {
 pub(crate) struct Signal {
     /// Its name in messages.
     pub(crate) name: &'static str,
+    /// The variable that names the exporter of this signal.
     pub(crate) exporter_variable: &'static str,
+    /// The variable that names the collector's endpoint for this signal.
     pub(crate) endpoint_variable: &'static str,
 }
 

@@ -125,6 +125,7 @@ impl ArtifactFolder {
         result.map_err(|_| ReadError::Unreadable { why: "the program is shutting down".to_owned() })?
     }
 
+    /// Does the work of [`Self::read`]. Blocks.
     fn read_piece(&self, handle: &Path, from: u64, max_bytes: usize) -> Result<Piece, ReadError> {
         // Accepts only files that Toolrack created in this folder. Refuses paths that lead out of the folder, and links
         // that another program made in it.
@@ -276,6 +277,7 @@ fn safe_name(name: &str) -> String {
     name.chars().take(MAX_NAME_CHARS).map(|c| if is_safe(c) { c } else { '_' }).collect()
 }
 
+/// Returns the extension of the file for a result of this media type.
 fn extension(media_type: &str) -> &'static str {
     let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let listed_extension = EXTENSIONS.iter().find(|(listed_type, _)| *listed_type == media_type);

@@ -74,6 +74,7 @@ pub(crate) struct ErrorContext {
     operation: &'static str,
 }
 
+/// The path of a file, or the host and the name of a database on a server.
 #[derive(Clone, Debug)]
 enum DatabaseName {
     File(Arc<Path>),
@@ -87,6 +88,7 @@ impl ErrorContext {
         Self { database: DatabaseName::Server(Arc::clone(name)), operation }
     }
 
+    /// Returns the error for an error of sqlx in this operation.
     pub(crate) fn error(&self, error: sqlx::Error) -> StoreError {
         match &self.database {
             DatabaseName::File(path) => StoreError::from_sqlx(self.operation, path, error),
@@ -97,6 +99,7 @@ impl ErrorContext {
 }
 
 impl Transaction {
+    /// Returns the connection for the next statement.
     fn connection(&mut self) -> Connection<'_> {
         match &mut self.handle {
             Handle::Connection(connection) => Connection::Sqlite(connection),
@@ -216,6 +219,7 @@ impl Store {
         Ok(changed_rows)
     }
 
+    /// Begins a write transaction with these properties.
     async fn begin_writing(&self, mode: WriteMode, operation: &'static str) -> Result<Transaction, StoreError> {
         let context = self.context(operation);
         match &self.backend {
@@ -228,6 +232,7 @@ impl Store {
         }
     }
 
+    /// Returns the information for the errors of this operation.
     fn context(&self, operation: &'static str) -> ErrorContext {
         let database = match &self.backend {
             Backend::Sqlite(file) => DatabaseName::File(Arc::clone(&file.path)),

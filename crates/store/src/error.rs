@@ -191,6 +191,7 @@ impl StoreError {
         }
     }
 
+    /// Converts an error of sqlx or SQLite for the file at `path`.
     pub(crate) fn from_sqlx(operation: &'static str, path: &Path, error: sqlx::Error) -> Self {
         let path = path.to_owned();
         match primary_code(&error) {

@@ -18,8 +18,10 @@ const MAX_TITLE_CHARS: usize = 80;
 /// Stores one conversation. Hides the secrets that are known when it stores a message: a user may have typed one, and a
 /// model may repeat one.
 pub struct Journal {
+    /// `None` if the journal stores nothing.
     store: Option<Store>,
     conceal: Conceal,
+    /// `None` until the first message is stored.
     session: Option<Session>,
     /// The id that the session has, or will have once it is stored.
     id: Uuid,

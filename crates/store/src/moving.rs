@@ -180,6 +180,7 @@ async fn tables(includes_team: bool, file: &mut Transaction) -> Result<Vec<&'sta
     Ok(TABLES.iter().chain(team_tables).copied().collect())
 }
 
+/// Returns whether the file has the tables of a team.
 async fn has_team(file: &mut Transaction) -> Result<bool, StoreError> {
     query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')").fetch_one(file).await
 }

@@ -76,10 +76,10 @@ impl HeartbeatRow {
 
 struct ReplicaHomesRow {
     tenants: i64,
-    last: HeartbeatRow,
+    last_heartbeat: HeartbeatRow,
 }
 
-from_row!(ReplicaHomesRow { tenants } flatten last);
+from_row!(ReplicaHomesRow { tenants } flatten last_heartbeat);
 
 struct HomeRow {
     epoch: i64,
@@ -166,12 +166,13 @@ impl TeamStore {
         .fetch_all(&mut transaction)
         .await?;
         let to_replica_homes =
-            |row: ReplicaHomesRow| ReplicaHomes { last: row.last.into_heartbeat(), tenants: row.tenants };
+            |row: ReplicaHomesRow| ReplicaHomes { last: row.last_heartbeat.into_heartbeat(), tenants: row.tenants };
         Ok(rows.into_iter().map(to_replica_homes).collect())
     }
 
-    /// Removes the replica of `last_heartbeat` if that is still its last heartbeat; its tenants have no home then. Returns
-    /// `false`, and changes nothing, if the replica has written another heartbeat meanwhile, or was removed before.
+    /// Removes the replica of `last_heartbeat` if that is still its last heartbeat; its tenants have no home then.
+    /// Returns `false`, and changes nothing, if the replica has written another heartbeat meanwhile, or was removed
+    /// before.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -270,6 +271,7 @@ async fn take_home(transaction: &mut Transaction, tenant: &str, id: &str) -> Res
     Err(StoreError::RemovedReplica { id: id.to_owned() })
 }
 
+/// Reads the home of a tenant; `None` if it has none.
 async fn find_home(transaction: &mut Transaction, tenant: &str) -> Result<Option<HomeRow>, StoreError> {
     query(
         "SELECT h.epoch, r.id, r.address, r.public_key FROM team_homes h \

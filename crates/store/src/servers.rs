@@ -38,6 +38,7 @@ impl Store {
         Ok(row.and_then(|(era, seen_at)| Some((parse_era(&era)?, seen_at))))
     }
 
+    /// Stores the era of a server, unless its row is right and recent. Deletes the oldest rows beyond [`MAX_SERVERS`].
     async fn write_era(&self, fingerprint: &str, era: Era) -> Result<(), StoreError> {
         let now = now();
         if let Some((stored_era, seen_at)) = self.read_era(fingerprint).await?
@@ -63,6 +64,7 @@ impl Store {
         self.delete_oldest(MAX_SERVERS, delete, transaction).await
     }
 
+    /// Reads the list of tools of a server, as the host wrote it.
     async fn read_tools(&self, fingerprint: &str) -> Result<Option<Bytes>, StoreError> {
         let row: Option<(Vec<u8>,)> = query("SELECT tools FROM server_tools WHERE fingerprint = $1")
             .bind(fingerprint)
@@ -71,6 +73,7 @@ impl Store {
         Ok(row.map(|(tools,)| tools.into()))
     }
 
+    /// Stores the tools of a server, unless they are stored already or too long. Deletes the oldest lists.
     async fn write_tools(&self, fingerprint: &str, tools: &[u8]) -> Result<(), StoreError> {
         if tools.len() > MAX_LIST_BYTES
             || self.read_tools(fingerprint).await?.is_some_and(|stored_tools| *stored_tools == *tools)

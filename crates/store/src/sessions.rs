@@ -331,6 +331,7 @@ impl Store {
         self.read_session(id, &mut connection).await
     }
 
+    /// Reads the session `id` on this connection.
     async fn read_session(&self, id: Uuid, connection: &mut Transaction) -> Result<Session, StoreError> {
         let mut builder = QueryBuilder::new(SELECT_SESSIONS);
         builder.push(" WHERE id = ").push_bind(id.to_string());

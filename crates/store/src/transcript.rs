@@ -120,6 +120,7 @@ fn json_string(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
+/// Hides the secrets in each text of a JSON value.
 fn conceal_texts(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
     map_texts(value, &|text| Cow::Owned(conceal(text)));
 }

@@ -317,6 +317,7 @@ impl Vault {
 
 /// Operations that need no key.
 impl Store {
+    /// Reads a sealed row.
     async fn read_sealed(&self, space: Space, name: &str) -> Result<Option<Row>, StoreError> {
         query("SELECT key_id, nonce, sealed FROM vault WHERE space = $1 AND name = $2")
             .bind(space.as_str())

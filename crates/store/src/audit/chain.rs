@@ -153,6 +153,7 @@ pub(crate) async fn append(connection: &mut Transaction, entries: &[(i64, Entry)
     Ok(())
 }
 
+/// Inserts rows: the number, the time, the body and the hash of each.
 async fn insert(connection: &mut Transaction, rows: &[(i64, i64, String, [u8; 32])]) -> Result<(), StoreError> {
     let mut builder = QueryBuilder::new("INSERT INTO audit (seq, at, body, hash) ");
     builder.push_values(rows.iter().map(|(seq, at, body, hash)| values![*seq, *at, body, &hash[..]]));

@@ -64,6 +64,7 @@ impl WaitingArguments {
         may_wait
     }
 
+    /// Stops counting arguments that no longer wait.
     fn release(&self, bytes: usize) {
         self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -96,6 +97,7 @@ pub struct AuditLog {
     arguments_in_full: AtomicBool,
     /// The rows to keep; `None` until [`AuditLog::set`] is called.
     retention: watch::Sender<Option<AuditRetention>>,
+    /// Tells the writer that the log is closed.
     is_closed: watch::Sender<bool>,
 }
 

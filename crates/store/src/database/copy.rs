@@ -21,6 +21,7 @@ struct Column {
     kind: ColumnKind,
 }
 
+/// The types of the columns, as Postgres has them.
 #[derive(Clone, Copy)]
 enum ColumnKind {
     Integer,
@@ -95,6 +96,7 @@ pub(crate) async fn clear(table: &str, transaction: &mut Transaction) -> Result<
     delete.build().execute(transaction).await.map(drop)
 }
 
+/// Adds the names of the columns to a statement, with commas between them.
 fn push_names<'a>(query: &'a mut QueryBuilder, columns: &[Column]) -> &'a mut QueryBuilder {
     for (index, column) in columns.iter().enumerate() {
         query.push(if index == 0 { "" } else { ", " }).push_name(&column.name);
@@ -102,6 +104,7 @@ fn push_names<'a>(query: &'a mut QueryBuilder, columns: &[Column]) -> &'a mut Qu
     query
 }
 
+/// Inserts rows with one statement.
 async fn insert(
     table: &str,
     columns: &[Column],

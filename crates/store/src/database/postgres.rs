@@ -148,15 +148,18 @@ impl Tenant {
         &self.database
     }
 
+    /// Begins a transaction that only reads.
     pub(crate) async fn begin_read(&self, context: &ErrorContext) -> Result<Session, StoreError> {
         self.begin(format!("BEGIN READ ONLY; {}", self.transaction_settings), context).await
     }
 
+    /// Begins a transaction that only reads, and in which all statements see the same rows.
     pub(crate) async fn begin_snapshot(&self, context: &ErrorContext) -> Result<Session, StoreError> {
         self.begin(format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {}", self.transaction_settings), context)
             .await
     }
 
+    /// Begins a write transaction. Waits for the lock of the tenant, unless the mode is concurrent.
     pub(crate) async fn begin_write(&self, mode: WriteMode, context: &ErrorContext) -> Result<Session, StoreError> {
         let (transaction_settings, lock_number) = (&self.transaction_settings, self.lock_number);
         let synchronous_commit = if mode.is_durable { "on" } else { "off" };
@@ -274,6 +277,7 @@ pub(crate) fn without_nul(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
+/// Parses the URL, and adds the options of this program.
 fn connect_options(settings: &DatabaseSettings) -> Result<PgConnectOptions, StoreError> {
     // The parser's error is dropped, because it may repeat the URL. The new error cannot name the database, so it names
     // the section of the team file that has the URL.

@@ -141,15 +141,18 @@ pub(crate) struct Query {
 #[derive(Debug)]
 pub(crate) struct ScalarQuery(Query);
 
+/// Creates a statement, whose values are then bound.
 pub(crate) fn query(sql: &'static str) -> Query {
     Query { sql: SqlStr::from_static(sql), values: Vec::new() }
 }
 
+/// Creates a statement that returns one column, whose values are then bound.
 pub(crate) fn query_scalar(sql: &'static str) -> ScalarQuery {
     ScalarQuery(query(sql))
 }
 
 impl Query {
+    /// Adds the value of the next placeholder.
     pub(crate) fn bind(mut self, value: impl Bind) -> Self {
         self.values.push(value.value());
         self
@@ -168,6 +171,7 @@ impl Query {
         run!(self, transaction, query_as<R>.fetch_optional => identity)
     }
 
+    /// Runs the statement, and returns its row. An error if there is no row.
     pub(crate) async fn fetch_one<R: Row>(self, transaction: &mut Transaction) -> Result<R, StoreError> {
         let row = self.fetch_optional(transaction).await?;
         row.ok_or_else(|| transaction.context().error(sqlx::Error::RowNotFound))
@@ -251,6 +255,7 @@ impl QueryBuilder {
         self.sql
     }
 
+    /// Pushes the next placeholder, and adds its value.
     pub(crate) fn push_bind(&mut self, value: impl Bind) -> &mut Self {
         self.values.push(value.value());
         self.sql.push('$');

@@ -115,6 +115,7 @@ pub(crate) fn write_ahead_log(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Opens the file. The pool has one connection.
 async fn open_pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, StoreError> {
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -185,6 +186,7 @@ fn make_private(path: &Path) {
     }
 }
 
+/// Brings the file to the newest schema, unless it has that schema. An error if a newer program has made the file.
 async fn migrate_if_needed(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -204,6 +206,7 @@ async fn migrate_if_needed(
     }
 }
 
+/// Reads the number of the last migration; 0 in a new file.
 async fn schema_version(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await
 }

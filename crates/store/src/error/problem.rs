@@ -83,23 +83,25 @@ impl StoreError {
 
     /// Converts an error of sqlx or Postgres (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
     pub(crate) fn from_postgres(operation: &'static str, name: &str, error: sqlx::Error) -> Self {
-        match problem(&error) {
+        match database_problem(&error) {
             Some(problem) => Self::Database { database: name.to_owned(), problem, source: Some(Box::new(error)) },
             // The disk is full.
-            None if code(&error) == Some("53100") => Self::Full { path: PATH_PLACEHOLDER.into() },
+            None if postgres_code(&error) == Some("53100") => Self::Full { path: PATH_PLACEHOLDER.into() },
             None => Self::Other { path: PATH_PLACEHOLDER.into(), operation, source: Box::new(error) },
         }
     }
 }
 
+/// Returns the error code of Postgres, five characters (SQLSTATE).
 #[cfg(feature = "postgres")]
-fn code(error: &sqlx::Error) -> Option<&str> {
+fn postgres_code(error: &sqlx::Error) -> Option<&str> {
     let error = error.as_database_error()?.try_downcast_ref::<sqlx::postgres::PgDatabaseError>()?;
     Some(error.code())
 }
 
+/// Returns the problem behind an error; `None` for an unexpected error.
 #[cfg(feature = "postgres")]
-fn problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
+fn database_problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
     match error {
         sqlx::Error::PoolTimedOut => return Some(DatabaseProblem::Connections),
         // `with_time_limit` makes this error for a statement that took longer than its limit.
@@ -110,7 +112,7 @@ fn problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
         }
         _ => {}
     }
-    problem_of_code(code(error)?)
+    problem_of_code(postgres_code(error)?)
 }
 
 /// Returns whether Postgres ends the connection with this error code. Codes of class 08 mean a failed connection. The
@@ -121,6 +123,7 @@ pub(crate) fn ends_connection(code: &str) -> bool {
     code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03" | "57P05")
 }
 
+/// Returns the problem behind an error code of Postgres.
 #[cfg(feature = "postgres")]
 fn problem_of_code(code: &str) -> Option<DatabaseProblem> {
     Some(match code {

@@ -115,6 +115,7 @@ struct Source {
 }
 
 impl Source {
+    /// Opens the file, and looks up which tables and columns it has.
     async fn open(path: &Path, busy_timeout: Duration) -> Result<Self, StoreError> {
         let no_sessions_error = |why: &str| StoreError::NoSessions { path: path.to_owned(), why: why.to_owned() };
         let can_be_immutable = can_be_immutable(path).map_err(|error| match error.kind() {
@@ -144,6 +145,7 @@ impl Source {
         StoreError::NoSessions { path: self.path.clone(), why }
     }
 
+    /// Returns all sessions of the file, in its order.
     async fn sessions(&mut self) -> Result<Vec<SourceSession>, StoreError> {
         let query = sqlx::query_as(AssertSqlSafe(format!("{} ORDER BY rowid", self.select_sessions)));
         query.fetch_all(&mut self.connection).await.map_err(|error| self.read_error(error))
@@ -276,6 +278,7 @@ impl Store {
         result
     }
 
+    /// Imports all sessions of `source` in one transaction.
     async fn import_from(&self, source: &mut Source) -> Result<ImportReport, StoreError> {
         let operation = "importing sessions";
         // The transaction reads one snapshot of the file, even while other programs write to it.

@@ -31,6 +31,7 @@ impl Store {
         self.forget_sessions_at(Utc::now(), retention, in_use).await
     }
 
+    /// Does the work of [`Self::forget_old_sessions`] at the time `now`, which tests choose.
     pub(super) async fn forget_sessions_at(
         &self,
         now: DateTime<Utc>,

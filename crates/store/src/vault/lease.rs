@@ -125,6 +125,7 @@ impl Lease {
 }
 
 impl Store {
+    /// Returns whether another holder has the lease.
     async fn is_leased(&self, space: Space, name: &str) -> Result<bool, StoreError> {
         let mut transaction = self.begin_read(TAKING).await?;
         let now = transaction.now_millis().await?;
@@ -139,6 +140,7 @@ impl Store {
         .await
     }
 
+    /// Takes the lease, unless another holder has it.
     async fn take_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, StoreError> {
         let holder = *Uuid::now_v7().as_bytes();
         let mut transaction = self.begin(TAKING).await?;

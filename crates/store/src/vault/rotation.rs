@@ -114,6 +114,7 @@ impl Vault {
 }
 
 impl Store {
+    /// Returns whether another key has replaced the key with this id.
     async fn is_retired(&self, connection: &mut Transaction, key_id: &[u8]) -> Result<bool, StoreError> {
         query_scalar("SELECT EXISTS (SELECT 1 FROM vault_retired WHERE key_id = $1)")
             .bind(key_id)
