@@ -45,7 +45,7 @@ pub(crate) struct WriteMode {
 /// The connection on which some statements run, inside a transaction. Reads from SQLite need no transaction, so they
 /// run on the connection alone.
 ///
-/// If this is dropped without a commit, its changes are undone.
+/// If it is dropped without a commit, its changes are undone.
 pub(crate) struct Transaction {
     handle: Handle,
     context: ErrorContext,

@@ -73,7 +73,7 @@ impl WaitingArguments {
 /// Returns the size of the arguments that `fact` has in full.
 fn arguments_bytes(fact: &Fact) -> usize {
     match fact {
-        Fact::Called(called) => called.arguments.full.as_ref().map_or(0, String::len),
+        Fact::Called(call) => call.arguments.full.as_ref().map_or(0, String::len),
         _ => 0,
     }
 }
@@ -94,7 +94,7 @@ pub struct AuditLog {
     /// The number of facts that could not be stored and that no row counts yet.
     lost_facts: Arc<AtomicU64>,
     /// Whether the arguments of calls are stored in full.
-    arguments_in_full: AtomicBool,
+    stores_full_arguments: AtomicBool,
     /// The rows to keep; `None` until [`AuditLog::set`] is called.
     retention: watch::Sender<Option<AuditRetention>>,
     /// Tells the writer that the log is closed.
@@ -119,7 +119,7 @@ impl AuditLog {
             queue,
             waiting_arguments: Arc::clone(&waiting_arguments),
             lost_facts: Arc::clone(&lost_facts),
-            arguments_in_full: AtomicBool::new(false),
+            stores_full_arguments: AtomicBool::new(false),
             retention,
             is_closed,
         };
@@ -137,8 +137,8 @@ impl AuditLog {
     }
 
     /// Sets whether arguments are stored in full, and how long rows are kept.
-    pub fn set(&self, arguments_in_full: bool, retention: AuditRetention) {
-        self.arguments_in_full.store(arguments_in_full, Ordering::Relaxed);
+    pub fn set(&self, stores_full_arguments: bool, retention: AuditRetention) {
+        self.stores_full_arguments.store(stores_full_arguments, Ordering::Relaxed);
         self.retention.send_replace(Some(retention));
     }
 
@@ -160,10 +160,10 @@ impl AuditLog {
     /// Queues `fact`, or counts it as lost if the queue is full or closed.
     fn enqueue(&self, actor: Actor, mut fact: Fact) {
         let bytes = arguments_bytes(&fact);
-        if let Fact::Called(called) = &mut fact
+        if let Fact::Called(call) = &mut fact
             && !self.waiting_arguments.admit(bytes)
         {
-            called.arguments.full = None;
+            call.arguments.full = None;
         }
         if let Err(rejected) = self.queue.try_send((Utc::now().timestamp_millis(), actor, fact)) {
             let (.., fact) = rejected.into_inner();
@@ -184,7 +184,7 @@ impl Witness for AuditLog {
     }
 
     fn wants_arguments(&self) -> bool {
-        self.arguments_in_full.load(Ordering::Relaxed)
+        self.stores_full_arguments.load(Ordering::Relaxed)
     }
 }
 
