@@ -148,9 +148,7 @@ impl Inner {
     ) -> Result<(), AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
         let stored_credentials = self.load(&slot.key).await?;
-        let Some(stored_credentials) =
-            stored_credentials.filter(|stored_credentials| stored_credentials.tokens.is_some())
-        else {
+        let Some(stored_credentials) = stored_credentials.filter(|credentials| credentials.tokens.is_some()) else {
             slot.set_cached(None);
             return Err(AuthError::Ended);
         };
@@ -217,11 +215,10 @@ impl Inner {
         let mut stored_credentials = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
         // A bearer token stays a bearer token when it is renewed, so bound tokens need a new sign-in.
         let needs_new_sign_in = challenge::requires_bound_tokens(&challenge.www_authenticate)
-            && stored_credentials.as_ref().is_none_or(|stored_credentials| stored_credentials.key.is_none());
+            && stored_credentials.as_ref().is_none_or(|credentials| credentials.key.is_none());
         let sent_authorization = challenge.sent.as_ref();
-        if let Some(stored_credentials) = stored_credentials
-            .as_ref()
-            .filter(|stored_credentials| stored_credentials.tokens.is_some() && !needs_new_sign_in)
+        if let Some(stored_credentials) =
+            stored_credentials.as_ref().filter(|credentials| credentials.tokens.is_some() && !needs_new_sign_in)
             && stored_credentials.authorization_header().as_ref() != sent_authorization
         {
             // Since the request was sent, the user has signed in or another process has renewed the tokens.
@@ -242,7 +239,7 @@ impl Inner {
         if challenge.status == 401
             && !needs_new_sign_in
             && let Some(refused_credentials) =
-                stored_credentials.as_ref().filter(|stored_credentials| stored_credentials.tokens.is_some())
+                stored_credentials.as_ref().filter(|credentials| credentials.tokens.is_some())
         {
             let stale = StaleCredentials::Refused(Arc::clone(refused_credentials), primary_header.map(str::to_owned));
             match self.renew_in_own_task(destination.server, &context, stale).await {
@@ -250,7 +247,7 @@ impl Inner {
                 Err(AuthError::Ended) => {
                     stored_credentials = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
                 }
-                renewed => return Ok(renewed?),
+                result => return Ok(result?),
             }
         }
         // A 403 means that the token lacks scopes. Other requests continue to use it.
@@ -412,7 +409,7 @@ impl Authorizer for SignIn {
                 if let Ok(Some(stored_credentials)) = self.0.load(&slot.key).await
                     && stored_credentials.tokens.is_some()
                     && stored_credentials.access()
-                        != previous_credentials.as_ref().and_then(|previous_credentials| previous_credentials.access())
+                        != previous_credentials.as_ref().and_then(|credentials| credentials.access())
                 {
                     slot.set_cached(Some(Arc::new(stored_credentials)));
                     return;

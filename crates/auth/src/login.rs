@@ -305,9 +305,7 @@ impl Inner {
             slot.set_cached(None);
             // This also deletes a registered client without tokens, and bytes that cannot be read.
             lease.delete().await?;
-            let Some(stored_credentials) =
-                stored_credentials.filter(|stored_credentials| stored_credentials.tokens.is_some())
-            else {
+            let Some(stored_credentials) = stored_credentials.filter(|credentials| credentials.tokens.is_some()) else {
                 return Ok(SignedOut::WasNotSignedIn);
             };
             let revocation = match context {

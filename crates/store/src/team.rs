@@ -391,9 +391,7 @@ impl TeamStore {
         .bind(membership)
         .execute(&mut transaction)
         .await?;
-        if let Some(member_before) =
-            member_before.filter(|member_before| member_before.tenant() != member_after.tenant())
-        {
+        if let Some(member_before) = member_before.filter(|member| member.tenant() != member_after.tenant()) {
             removed::record_departure(&mut transaction, &member_before).await?;
             removed::end_access(&mut transaction, owner).await?;
         }

@@ -340,7 +340,7 @@ async fn insert(
         (Some(provider), Some(model)) => Some(format!("{provider}/{model}")),
         (_, model) => model.clone(),
     };
-    let first_and_last_time = [messages.first(), messages.last()].map(|message| message.map(|(at, ..)| *at));
+    let first_and_last_time = [messages.first(), messages.last()].map(|message| message.map(|(time, ..)| *time));
     let created_at = parse_time(session.created_at.as_deref()).or(first_and_last_time[0]).unwrap_or_else(Utc::now);
     let updated_at = parse_time(session.updated_at.as_deref()).or(first_and_last_time[1]).unwrap_or(created_at);
     let inserted_rows = query(
