@@ -73,11 +73,11 @@ impl<'a> Form<'a> {
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         match (self.client_id, self.client_secret) {
-            (Some(client), Some(secret)) if !self.secret_in_form => {
-                request = request.header(header::AUTHORIZATION, basic_authorization(client, secret));
+            (Some(client_id), Some(secret)) if !self.secret_in_form => {
+                request = request.header(header::AUTHORIZATION, basic_authorization(client_id, secret));
             }
-            (Some(client), secret) => {
-                encoder.append_pair("client_id", client);
+            (Some(client_id), secret) => {
+                encoder.append_pair("client_id", client_id);
                 encoder.extend_pairs(secret.map(|secret| ("client_secret", secret)));
             }
             (None, _) => {}
@@ -96,11 +96,11 @@ impl<'a> Form<'a> {
         if status.is_success() && body.is_object() {
             return Ok(body);
         }
-        Err(self.failure(status, &body, receiver))
+        Err(self.response_error(status, &body, receiver))
     }
 
-    /// Returns the error for a response without a token. `receiver` names the receiver of the form.
-    fn failure(&self, status: StatusCode, body: &Value, receiver: &str) -> AuthError {
+    /// Returns the error for a response that is no success. `receiver` names the receiver of the form.
+    fn response_error(&self, status: StatusCode, body: &Value, receiver: &str) -> AuthError {
         let field = |name: &str| body[name].as_str().map(|text| quote_without(text, &self.secrets));
         let why = match (field("error"), field("error_description")) {
             (Some(error), Some(description)) => format!("{error}, {description}"),

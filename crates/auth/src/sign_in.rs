@@ -28,11 +28,11 @@ use crate::{
 };
 
 /// How long a lease is valid. No work under a lease takes that long.
-const MAX_LEASE: Duration = Duration::from_secs(120);
+const LEASE_DURATION: Duration = Duration::from_secs(120);
 /// How long to wait for a lease while another process renews the tokens.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
 /// The time-out of work that must not be interrupted. It covers the wait for the lease, and the work under the lease.
-const WORK_TIMEOUT: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + MAX_LEASE.as_secs());
+const WORK_TIMEOUT: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + LEASE_DURATION.as_secs());
 /// How long a program waits for that work before it ends.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
@@ -152,8 +152,8 @@ impl Inner {
     /// Returns the data for a sign-in or a renewal at a server, with the placeholders in the `oauth` of the
     /// server's entry (its configuration) filled in.
     pub(crate) async fn context(&self, destination: Destination<'_>) -> Result<AuthContext, AuthError> {
-        let resolved = self.resolver.oauth(destination.server, destination.spec).await;
-        let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
+        let resolution = self.resolver.oauth(destination.server, destination.spec).await;
+        let oauth = resolution.map_err(|error| AuthError::Config { why: error.to_string() })?;
         let egress = destination.spec.added_by.as_ref().map(|added_by| added_by.egress.clone());
         Ok(AuthContext {
             oauth,
@@ -236,7 +236,7 @@ impl Inner {
         let timed_out = || AuthError::Unavailable {
             why: format!("another process has been renewing this sign-in for {} s", LEASE_WAIT.as_secs()),
         };
-        let lease = timeout(LEASE_WAIT, self.store.lease(key, MAX_LEASE)).await.map_err(|_| timed_out())?;
+        let lease = timeout(LEASE_WAIT, self.store.lease(key, LEASE_DURATION)).await.map_err(|_| timed_out())?;
         lease.map_err(AuthError::Store)
     }
 
