@@ -1,4 +1,4 @@
-//! The browser in which a user signs in.
+//! The trait that shows a sign-in page to a user, and its errors.
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use url::Url;
 
 /// Shows a page of an authorization server to the user, and returns the URL to which the server redirects.
 pub trait Browser: Send + Sync {
-    /// Returns the redirect URI, which stays the same until [`Self::visit`] has returned.
+    /// Returns the URI to which the authorization server redirects. It stays the same until [`Self::visit`] has
+    /// returned.
     fn redirect_uri(&self) -> String;
 
     /// Shows `page`, an http or https URL, and waits until the browser is redirected back. Returns the URL of that
-    /// redirect. The wait has a time limit.
+    /// redirect. An implementation limits the time of the wait, and ends it if the future is dropped.
     ///
     /// # Errors
-    /// [`BrowserError`].
+    /// [`BrowserError`] when the browser was not redirected back.
     fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>>;
 }
 

@@ -22,8 +22,8 @@ use crate::{
     jose::{compact_jwt, unique_id},
 };
 
-/// The longest nonce that is accepted, in bytes. It has a bound because every request repeats it in a header.
-const NONCE_BYTES: usize = 1024;
+/// The maximum number of bytes in a nonce. It has a bound because every request repeats it in a header.
+const MAX_NONCE_BYTES: usize = 1024;
 
 /// The key to which the tokens of one sign-in are bound. It is a key of P-256, because every server with DPoP accepts
 /// ES256. It is stored together with the tokens, as PKCS#8 in base64.
@@ -36,7 +36,7 @@ struct KeyForms {
     pair: EcdsaKeyPair,
     /// PKCS#8 in base64.
     encoded: String,
-    /// The public half: `x` and `y`.
+    /// The public key: the coordinates `x` and `y` in base64.
     point: [String; 2],
 }
 
@@ -51,9 +51,9 @@ impl TryFrom<String> for ProofKey {
     fn try_from(encoded: String) -> Result<Self, UnreadableKey> {
         let bytes = URL_SAFE_NO_PAD.decode(&encoded).map_err(|_| UnreadableKey)?;
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &bytes).map_err(|_| UnreadableKey)?;
-        // Uncompressed: 4, x, y (SEC 1, 2.3.3).
+        // The public key is an uncompressed point: the byte 4, then x, then y (SEC 1, 2.3.3).
         let (x, y) = pair.public_key().as_ref().get(1..65).ok_or(UnreadableKey)?.split_at(32);
-        let point = [x, y].map(|half| URL_SAFE_NO_PAD.encode(half));
+        let point = [x, y].map(|coordinate| URL_SAFE_NO_PAD.encode(coordinate));
         Ok(Self(Arc::new(KeyForms { pair, encoded, point })))
     }
 }
@@ -67,13 +67,13 @@ impl From<ProofKey> for String {
 impl ProofKey {
     /// Makes a new key.
     pub(crate) fn generate() -> Result<Self, AuthError> {
-        let failed = || AuthError::Unavailable { why: "no key could be generated".to_owned() };
-        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(|_| failed())?;
-        let encoded = URL_SAFE_NO_PAD.encode(pair.to_pkcs8v1().map_err(|_| failed())?.as_ref());
-        Self::try_from(encoded).map_err(|_| failed())
+        let generation_error = || AuthError::Unavailable { why: "no key could be generated".to_owned() };
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).map_err(|_| generation_error())?;
+        let encoded = URL_SAFE_NO_PAD.encode(pair.to_pkcs8v1().map_err(|_| generation_error())?.as_ref());
+        Self::try_from(encoded).map_err(|_| generation_error())
     }
 
-    /// Returns the key as it is stored: a secret.
+    /// Returns the stored form of the key, which is a secret: PKCS#8 in base64.
     pub(crate) fn secret(&self) -> &str {
         &self.0.encoded
     }
@@ -128,11 +128,11 @@ pub(crate) struct Nonce(String);
 
 impl Nonce {
     /// Returns the nonce of a `DPoP-Nonce` header. `None` if it has characters that are not allowed (RFC 9449, 8.1),
-    /// is empty, or is longer than [`NONCE_BYTES`].
+    /// is empty, or is longer than [`MAX_NONCE_BYTES`].
     pub(crate) fn from_header(value: &HeaderValue) -> Option<Self> {
         let value = value.to_str().ok()?;
         let has_allowed_characters = value.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));
-        ((1..=NONCE_BYTES).contains(&value.len()) && has_allowed_characters).then(|| Self(value.to_owned()))
+        ((1..=MAX_NONCE_BYTES).contains(&value.len()) && has_allowed_characters).then(|| Self(value.to_owned()))
     }
 }
 
@@ -182,6 +182,6 @@ mod tests {
             assert_eq!(Nonce::from_header(&HeaderValue::from_str(value).unwrap()).is_some(), fits, "{value:?}");
         }
         let long = |bytes: usize| Nonce::from_header(&HeaderValue::from_str(&"x".repeat(bytes)).unwrap());
-        assert!(long(NONCE_BYTES).is_some() && long(NONCE_BYTES + 1).is_none());
+        assert!(long(MAX_NONCE_BYTES).is_some() && long(MAX_NONCE_BYTES + 1).is_none());
     }
 }

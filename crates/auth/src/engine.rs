@@ -1,9 +1,8 @@
-//! The requests of a sign-in to an authorization server, made with `rmcp`: discovery, registration, the exchange of a
-//! code for tokens, and their renewal.
+//! Sends the requests of a sign-in to an authorization server, through `rmcp`: discovery, registration, the exchange of
+//! a code for tokens, and their renewal.
 //!
-//! A client is this program as an authorization server knows it: configured by the user, described by a document on the
-//! web, or registered by an earlier sign-in or on the spot. `OAuth` is what the configuration of the MCP server says
-//! about the sign-in.
+//! A client is this program as an authorization server knows it. The user configures the client, a document on the web
+//! describes it, or a sign-in registers it. `OAuth` is the section `oauth` of the MCP server's configuration.
 
 use std::{iter, sync::Arc, time::Duration};
 
@@ -32,16 +31,17 @@ const CLIENT_NAME: &str = "Toolrack";
 /// The scope that asks for a refresh token (OpenID Connect Core, 11).
 const OFFLINE_ACCESS: &str = "offline_access";
 
-/// A discovered authorization server, and what is needed to send requests to it.
+/// A discovered authorization server, with the means to send requests to it.
 pub(crate) struct AuthorizationServer {
+    /// The part of `rmcp` that performs the OAuth requests.
     manager: AuthorizationManager,
     metadata: AuthorizationMetadata,
     http: Arc<GuardedHttp>,
     /// The MCP server whose authorization server this is.
     server: Url,
-    /// The issuer. If the metadata name none, the URL of the token endpoint is used in its place.
+    /// The issuer, or the URL of the token endpoint if the metadata name no issuer.
     pub(crate) issuer: String,
-    /// Whether a code can be protected with PKCE and S256.
+    /// Whether the server supports PKCE with S256, which protects the code of a sign-in.
     has_pkce: bool,
 }
 
@@ -49,23 +49,25 @@ pub(crate) struct AuthorizationServer {
 pub(crate) struct AuthorizationRequest {
     authorization_server: AuthorizationServer,
     client: Client,
+    /// The requested scopes.
     scopes: Vec<String>,
+    /// The resource of the tokens (RFC 8707), as the page requests it.
     resource: String,
     /// The key to which the tokens will be bound; `None` for bearer tokens.
     key: Option<ProofKey>,
-    /// Whether an earlier sign-in registered the client. The authorization server may have forgotten it since.
+    /// Whether an earlier sign-in registered the client. The authorization server may have forgotten the client since.
     pub(crate) reuses_client: bool,
     pub(crate) authorization_url: Url,
 }
 
 /// Runs an operation with [`OPERATION_TIMEOUT`] as its timeout.
 pub(crate) async fn with_operation_timeout<T>(
-    work: impl Future<Output = Result<T, AuthError>>,
+    operation: impl Future<Output = Result<T, AuthError>>,
 ) -> Result<T, AuthError> {
     let timed_out = || AuthError::Unavailable {
         why: format!("the authorization server did not answer within {} s", OPERATION_TIMEOUT.as_secs()),
     };
-    timeout(OPERATION_TIMEOUT, work).await.unwrap_or_else(|_| Err(timed_out()))
+    timeout(OPERATION_TIMEOUT, operation).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 impl AuthorizationServer {
@@ -77,23 +79,23 @@ impl AuthorizationServer {
     ) -> Result<Self, AuthError> {
         let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), http.clone());
         let mut manager = manager.await.map_err(|error| discovery_error(&error))?;
-        let resolved =
+        let discovery =
             manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| discovery_error(&error))?;
-        let metadata = resolved.metadata;
+        let metadata = discovery.metadata;
         // An authorization server without PKCE leaves the field out (RFC 8414), and MCP tells clients to refuse such a
         // server. For MCP 2025-03-26, a server may have no metadata at all, so a missing field proves nothing there.
-        let methods = metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
-        let has_pkce = methods.iter().any(|method| method == "S256")
-            || resolved.source == AuthorizationMetadataSource::LegacyEndpointFallback;
+        let pkce_methods = metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
+        let has_pkce = pkce_methods.iter().any(|method| method == "S256")
+            || discovery.source == AuthorizationMetadataSource::LegacyEndpointFallback;
         let issuer = match &metadata.issuer {
             Some(issuer) => issuer.clone(),
             None => metadata.token_endpoint.clone(),
         };
         manager.set_metadata(metadata.clone());
-        let discovered = Self { manager, metadata, http, server: server.clone(), issuer, has_pkce };
-        // Only the check matters here; the URL is parsed again when it is used.
-        discovered.checked_endpoint("token endpoint", &discovered.metadata.token_endpoint)?;
-        Ok(discovered)
+        let authorization_server = Self { manager, metadata, http, server: server.clone(), issuer, has_pkce };
+        // Refuses an unsafe endpoint early. The URL is parsed again when it is used.
+        authorization_server.checked_endpoint("token endpoint", &authorization_server.metadata.token_endpoint)?;
+        Ok(authorization_server)
     }
 
     /// Parses and checks the URL of an endpoint to which secrets or the user may be sent. `endpoint_name` names the
@@ -123,10 +125,10 @@ impl AuthorizationServer {
     }
 
     /// Adds a client assertion to all later token requests, if `oauth` has a private key, and a DPoP proof, if there is
-    /// a `proof` key.
-    pub(crate) fn sign_with(&self, oauth: &OAuth, proof: Option<ProofKey>) -> Result<(), AuthError> {
+    /// a `proof_key`.
+    pub(crate) fn sign_with(&self, oauth: &OAuth, proof_key: Option<ProofKey>) -> Result<(), AuthError> {
         let assertion = ClientAssertion::of(oauth, &self.issuer, &self.metadata)?;
-        self.http.sign_with(RequestSigner { endpoint: self.token_endpoint()?, assertion, proof });
+        self.http.sign_with(RequestSigner { endpoint: self.token_endpoint()?, assertion, proof_key });
         Ok(())
     }
 
@@ -142,7 +144,7 @@ impl AuthorizationServer {
     }
 
     /// Returns the scopes to request with a grant that needs no user: `scopes`, or those that the server names if
-    /// `scopes` is empty. The latter without `offline_access`, which asks for a refresh token: such a grant needs none.
+    /// `scopes` is empty. Of those, leaves out `offline_access`, because such a grant needs no refresh token.
     pub(crate) async fn scopes_without_user(&self, scopes: &[String]) -> Vec<String> {
         if !scopes.is_empty() {
             return scopes.to_vec();
@@ -166,7 +168,7 @@ impl AuthorizationServer {
         }
         let key = self.new_key(oauth)?;
         self.sign_with(oauth, key.clone())?;
-        // Refuse an unsafe endpoint before a client is registered. The URL that `rmcp` makes of it is checked below.
+        // Refuses an unsafe endpoint before a client is registered. The URL that `rmcp` makes of it is checked below.
         self.checked_endpoint("authorization endpoint", &self.metadata.authorization_endpoint)?;
         let scopes = self.scopes(scopes).await;
         let client = self.client(oauth, &scopes, redirect_uri, earlier_credentials).await?;
@@ -212,8 +214,8 @@ impl AuthorizationServer {
 
     /// Returns the client to sign in with, the first of these that there is:
     /// - the configured client;
-    /// - the client of a metadata document, if the server reads such documents;
-    /// - the client that an earlier sign-in registered, unless it is in doubt;
+    /// - the client that a metadata document describes, if the server reads such documents;
+    /// - the client that an earlier sign-in registered, unless it is in doubt (a sign-in with it has not succeeded);
     /// - a newly registered client.
     async fn client(
         &mut self,
@@ -263,13 +265,13 @@ impl AuthorizationServer {
         };
         self.checked_endpoint("registration endpoint", &endpoint)?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        let registered = self.manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
-        let registered = registered.map_err(|error| AuthError::NoClient {
+        let registration = self.manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
+        let registration = registration.map_err(|error| AuthError::NoClient {
             why: message(&error, &[], self.http.no_response_reason().as_deref()),
         })?;
         Ok(Client {
-            id: registered.client_id,
-            secret: registered.client_secret,
+            id: registration.client_id,
+            secret: registration.client_secret,
             redirect_uri: redirect_uri.to_owned(),
             registered: true,
             in_doubt: false,
@@ -283,28 +285,29 @@ impl AuthorizationRequest {
         &self.client.id
     }
 
-    /// Exchanges the code in `redirect`, the URL to which the browser was redirected, for tokens. `secret` is that of
-    /// the configured client, which errors must not repeat. Returns [`AuthError::NoClient`] if the authorization server
-    /// refuses a registered client.
+    /// Exchanges a code for tokens. The code is in `redirect`, the URL to which the browser was redirected. `secret` is
+    /// the secret of the configured client, which errors must not repeat. Returns [`AuthError::NoClient`] if the
+    /// authorization server refuses a registered client.
     pub(crate) async fn exchange(self, redirect: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
-        let answer = AuthorizationResponse::from_redirect(redirect)?;
-        self.check_issuer(&answer)?;
-        if let Some(error) = answer.error {
-            let description = quote(&answer.description.unwrap_or_default());
-            let refused = AuthError::Refused { error: quote(&error), description };
+        let authorization_response = AuthorizationResponse::from_redirect(redirect)?;
+        self.check_issuer(&authorization_response)?;
+        if let Some(error) = authorization_response.error {
+            let description = quote(&authorization_response.description.unwrap_or_default());
+            let refusal = AuthError::Refused { error: quote(&error), description };
             if self.client.registered && is_client_refusal(&error) {
-                return Err(AuthError::NoClient { why: refused.to_string() });
+                return Err(AuthError::NoClient { why: refusal.to_string() });
             }
-            return Err(refused);
+            return Err(refusal);
         }
-        let code = answer.code.ok_or_else(|| bad_redirect("it has no code"))?;
-        let state = answer.state.unwrap_or_default();
+        let code = authorization_response.code.ok_or_else(|| bad_redirect("it has no code"))?;
+        let state = authorization_response.state.unwrap_or_default();
         let server = &self.authorization_server;
-        let exchanged = server.manager.exchange_code_for_token_with_issuer(&code, &state, answer.iss.as_deref());
+        let exchange =
+            server.manager.exchange_code_for_token_with_issuer(&code, &state, authorization_response.issuer.as_deref());
         let registered_secret = self.client.secret.as_deref().unwrap_or_default();
         // A missing secret is an empty text, which `quote_without` ignores.
         let secrets = [code.as_str(), state.as_str(), registered_secret, secret.unwrap_or_default()];
-        let response = exchanged.await.map_err(|error| {
+        let response = exchange.await.map_err(|error| {
             let no_response_reason = server.http.no_response_reason();
             if self.client.registered && server.http.refuses_client() {
                 return AuthError::NoClient { why: message(&error, &secrets, no_response_reason.as_deref()) };
@@ -322,29 +325,29 @@ impl AuthorizationRequest {
         })
     }
 
-    /// Checks the `state` and the issuer of an answer. The caller does this first, even if the answer is an error (RFC
-    /// 9207, 2.4).
-    fn check_issuer(&self, answer: &AuthorizationResponse) -> Result<(), AuthError> {
-        let sent =
+    /// Checks the `state` and the issuer of a response, before the caller uses it. This also holds for a response that
+    /// is an error (RFC 9207, 2.4).
+    fn check_issuer(&self, response: &AuthorizationResponse) -> Result<(), AuthError> {
+        let sent_state =
             self.authorization_url.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
-        if sent.is_none() || sent != answer.state {
+        if sent_state.is_none() || sent_state != response.state {
             return Err(bad_redirect("it does not belong to the sign-in that is under way"));
         }
         let metadata = &self.authorization_server.metadata;
-        let promised = metadata.additional_fields.get("authorization_response_iss_parameter_supported");
-        let is_promised = promised.and_then(serde_json::Value::as_bool) == Some(true);
-        let received = answer.iss.as_deref();
-        let is_expected = match (received, &metadata.issuer) {
-            (Some(received), Some(issuer)) => received == issuer,
+        let support_field = metadata.additional_fields.get("authorization_response_iss_parameter_supported");
+        let promises_issuer = support_field.and_then(serde_json::Value::as_bool) == Some(true);
+        let received_issuer = response.issuer.as_deref();
+        let is_expected = match (received_issuer, &metadata.issuer) {
+            (Some(received_issuer), Some(issuer)) => received_issuer == issuer,
             (Some(_), None) => false,
-            (None, _) => !is_promised,
+            (None, _) => !promises_issuer,
         };
         if is_expected {
             return Ok(());
         }
         Err(AuthError::WrongIssuer {
             expected: quote(&self.authorization_server.issuer),
-            received: quote(received.unwrap_or_default()),
+            received: quote(received_issuer.unwrap_or_default()),
         })
     }
 }
@@ -354,38 +357,40 @@ impl AuthorizationRequest {
 struct AuthorizationResponse {
     code: Option<String>,
     state: Option<String>,
-    iss: Option<String>,
+    issuer: Option<String>,
     error: Option<String>,
     description: Option<String>,
 }
 
 impl AuthorizationResponse {
+    /// Reads the query of the redirect. An error if it has a parameter twice, because the two values may differ.
     fn from_redirect(redirect: &Url) -> Result<Self, AuthError> {
-        let mut answer = Self::default();
+        let mut response = Self::default();
         for (name, value) in redirect.query_pairs() {
             let field = match &*name {
-                "code" => &mut answer.code,
-                "state" => &mut answer.state,
-                "iss" => &mut answer.iss,
-                "error" => &mut answer.error,
-                "error_description" => &mut answer.description,
+                "code" => &mut response.code,
+                "state" => &mut response.state,
+                "iss" => &mut response.issuer,
+                "error" => &mut response.error,
+                "error_description" => &mut response.description,
                 _ => continue,
             };
             if field.replace(value.into_owned()).is_some() {
                 return Err(bad_redirect("it has a parameter twice"));
             }
         }
-        Ok(answer)
+        Ok(response)
     }
 }
 
+/// Returns the error for a redirect that cannot be used.
 fn bad_redirect(why: &str) -> AuthError {
     AuthError::Callback { why: why.to_owned() }
 }
 
-/// Renews the tokens of `credentials`. `oauth` has the configuration of the client. Returns [`AuthError::Ended`] if the
-/// authorization server does not accept the refresh token any more, or if there is none, and [`AuthError::NoClient`] if
-/// it does not accept the client.
+/// Renews the tokens of `credentials`. `oauth` has the configuration of the client. Returns [`AuthError::Ended`] if
+/// there is no refresh token, or the authorization server refuses it. Returns [`AuthError::NoClient`] if the server
+/// refuses the client.
 pub(crate) async fn refresh(
     http: Arc<GuardedHttp>,
     server: &Url,
@@ -396,12 +401,12 @@ pub(crate) async fn refresh(
     let (Some(tokens), Ok(resource)) = (&credentials.tokens, Url::parse(&credentials.resource)) else {
         return Err(AuthError::Ended);
     };
-    let Some(refresh) = &tokens.refresh else {
+    let Some(refresh_token) = &tokens.refresh else {
         return Err(AuthError::Ended);
     };
     let endpoint = check_endpoint(&http, server, "token endpoint", &credentials.metadata.token_endpoint)?;
     let assertion = ClientAssertion::of(oauth, &credentials.issuer, &credentials.metadata)?;
-    http.sign_with(RequestSigner { endpoint, assertion, proof: credentials.key.clone() });
+    http.sign_with(RequestSigner { endpoint, assertion, proof_key: credentials.key.clone() });
     let mut secrets = credentials.secrets();
     secrets.extend(secret);
     // `rmcp` sends the URL that its manager was created with as the `resource`.
@@ -414,15 +419,16 @@ pub(crate) async fn refresh(
         config = config.with_client_secret(secret);
     }
     manager.configure_client(config).map_err(|error| discovery_error(&error))?;
-    // `rmcp` renews the tokens that it finds in its credential store, so they must be put there first. It uses only the
-    // refresh token of them, so their type does not matter.
-    let response = serde_json::json!({
-        "access_token": tokens.access, "refresh_token": refresh, "token_type": "bearer",
+    // `rmcp` renews the tokens that it finds in its credential store, so they are put there first. It uses only the
+    // refresh token, so the type does not matter.
+    let token_response = serde_json::json!({
+        "access_token": tokens.access, "refresh_token": refresh_token, "token_type": "bearer",
     });
-    let response = serde_json::from_value(response).ok();
+    let token_response = serde_json::from_value(token_response).ok();
     let store = InMemoryCredentialStore::new();
-    let stored = StoredCredentials::new(client.id.clone(), response, tokens.scopes.clone(), Some(tokens.received));
-    store.save(stored).await.map_err(|error| discovery_error(&error))?;
+    let credentials_of_rmcp =
+        StoredCredentials::new(client.id.clone(), token_response, tokens.scopes.clone(), Some(tokens.received));
+    store.save(credentials_of_rmcp).await.map_err(|error| discovery_error(&error))?;
     manager.set_credential_store(store);
     let response = manager.refresh_token().await.map_err(|error| match error {
         RmcpError::TokenRefreshRejected(_) | RmcpError::AuthorizationRequired => AuthError::Ended,
@@ -433,7 +439,7 @@ pub(crate) async fn refresh(
     })?;
     let mut renewed = Tokens::from_rmcp(&response, &tokens.scopes, credentials.key.is_some())?;
     // If the response has no new refresh token, the old one stays valid (RFC 6749, 6).
-    renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
+    renewed.refresh = renewed.refresh.or_else(|| Some(refresh_token.clone()));
     Ok(Credentials { tokens: Some(renewed), ..credentials.clone() })
 }
 
@@ -445,23 +451,23 @@ pub(crate) fn check_endpoint(
     endpoint_name: &'static str,
     url: &str,
 ) -> Result<Url, AuthError> {
-    let refused = |why: &str| AuthError::Unsafe { what: endpoint_name, why: why.to_owned() };
-    let url = Url::parse(url).map_err(|_| refused("it is not a URL"))?;
-    http.guard.check_secret_destination(&url, server).map_err(|why| refused(&why.to_string()))?;
+    let unsafe_endpoint = |why: &str| AuthError::Unsafe { what: endpoint_name, why: why.to_owned() };
+    let url = Url::parse(url).map_err(|_| unsafe_endpoint("it is not a URL"))?;
+    http.guard.check_secret_destination(&url, server).map_err(|why| unsafe_endpoint(&why.to_string()))?;
     Ok(url)
 }
 
-/// Returns the error of a request, unless the request went to the token endpoint: for that see [`token_error`].
+/// Returns the error of a request to any endpoint but the token endpoint, for which there is [`token_error`].
 fn discovery_error(error: &RmcpError) -> AuthError {
     let mut causes = iter::successors(std::error::Error::source(error), |cause| cause.source());
-    let refused = causes.find_map(|cause| match cause.downcast_ref()? {
-        HttpError::Refused(refused) => Some(refused.clone()),
+    let egress_refusal = causes.find_map(|cause| match cause.downcast_ref()? {
+        HttpError::Refused(refusal) => Some(refusal.clone()),
         _ => None,
     });
-    if let Some(refused) = refused {
-        return AuthError::Egress(Box::new(refused));
+    if let Some(refusal) = egress_refusal {
+        return AuthError::Egress(Box::new(refusal));
     }
-    // These requests carry no secrets, and why one got no response is not known here.
+    // These requests carry no secrets. The reason why one got no response is not known here.
     let describe = |error: &RmcpError| message(error, &[], None);
     match error {
         RmcpError::PkceUnsupported => AuthError::NoPkce,

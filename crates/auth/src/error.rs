@@ -7,7 +7,7 @@ use toolrack_host::{egress::Refused, text};
 use crate::{browser::BrowserError, store::TokenStoreError};
 
 /// The maximum number of bytes of a server's text in an error.
-const QUOTE_BYTES: usize = 300;
+const MAX_QUOTE_BYTES: usize = 300;
 
 /// An error of signing in, or of staying signed in.
 ///
@@ -15,7 +15,7 @@ const QUOTE_BYTES: usize = 300;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// The authorization server of this server cannot be discovered.
+    /// The authorization server of the MCP server cannot be discovered.
     #[error("cannot find out how to sign in there: {why}")]
     Discovery {
         /// The problem, escaped.
@@ -166,19 +166,19 @@ impl From<BrowserError> for AuthError {
     }
 }
 
-/// Returns a server's text for an error: one safe line, cut to [`QUOTE_BYTES`].
-pub(crate) fn quote(foreign: &str) -> String {
-    text::for_line(&text::clip(foreign.trim(), QUOTE_BYTES)).into_owned()
+/// Returns a server's text for an error: one safe line, cut to [`MAX_QUOTE_BYTES`].
+pub(crate) fn quote(server_text: &str) -> String {
+    text::for_line(&text::clip(server_text.trim(), MAX_QUOTE_BYTES)).into_owned()
 }
 
-/// Like [`quote`], but with `***` in place of each of `secrets`, because a server can repeat what it was sent.
-pub(crate) fn quote_without(foreign: &str, secrets: &[&str]) -> String {
-    let mut foreign = foreign.to_owned();
-    // A shorter secret would be found by chance in many texts.
+/// Like [`quote`], but with `***` in place of each of `secrets`, because a server can repeat a secret that it got.
+pub(crate) fn quote_without(server_text: &str, secrets: &[&str]) -> String {
+    let mut server_text = server_text.to_owned();
+    // Many texts contain a shorter secret by chance.
     for secret in secrets.iter().filter(|secret| secret.len() >= 4) {
-        foreign = foreign.replace(secret, "***");
+        server_text = server_text.replace(secret, "***");
     }
-    quote(&foreign)
+    quote(&server_text)
 }
 
 #[cfg(test)]

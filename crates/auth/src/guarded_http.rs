@@ -1,6 +1,5 @@
 //! The guarded HTTP client, which sends every request to an authorization server. It limits the size, the time and the
-//! number of requests. It connects only to addresses that the egress rules allow for the MCP server. The operator sets
-//! these rules.
+//! number of requests. It connects only to addresses that the egress rules, which the operator sets, allow.
 
 use std::{
     collections::HashMap,
@@ -31,15 +30,16 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of one request, with its response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// The maximum number of bytes in a response body.
-const BODY_BYTES: usize = 256 * 1024;
+const MAX_BODY_BYTES: usize = 256 * 1024;
 /// The maximum number of requests of one operation, so that hostile metadata cannot cause endless requests.
 const MAX_REQUESTS: u32 = 32;
 
-/// Makes a [`GuardedHttp`] for each operation. It has one pooled HTTP client for each set of allowed addresses,
-/// made when first needed. The addresses in a server's metadata are untrusted: see [`toolrack_host::egress`].
+/// Makes a [`GuardedHttp`] for each operation. It makes one pooled HTTP client for each set of allowed addresses, when
+/// an operation first needs it. The addresses in a server's metadata are untrusted: see [`toolrack_host::egress`].
 #[derive(Debug, Default)]
 pub(crate) struct GuardedHttpMaker {
     egress: Egress,
+    /// The HTTP clients that were made so far, by their allowed addresses.
     clients: ArcSwap<HashMap<Guard, Client>>,
 }
 
@@ -56,12 +56,12 @@ impl GuardedHttpMaker {
         self.http_under(&self.egress, url)
     }
 
-    /// Does the same as [`Self::http_for`], under these egress rules instead of those of the program.
+    /// Like [`Self::http_for`], but with these egress rules instead of those of the program.
     pub(crate) fn http_under(&self, egress: &Egress, url: &Url) -> Result<Arc<GuardedHttp>, AuthError> {
         let guard = egress.guard_for_server(url);
-        let cached = self.clients.load().get(&guard).cloned();
-        let client = cached.map_or_else(|| self.new_client(&guard), Ok)?;
-        Ok(Arc::new(GuardedHttp { client, guard, signer: OnceLock::new(), observed: Observations::default() }))
+        let cached_client = self.clients.load().get(&guard).cloned();
+        let client = cached_client.map_or_else(|| self.new_client(&guard), Ok)?;
+        Ok(Arc::new(GuardedHttp { client, guard, signer: OnceLock::new(), observations: Observations::default() }))
     }
 
     /// Returns a new client for these addresses, and remembers it. If two operations need such a client at the same
@@ -78,9 +78,9 @@ impl GuardedHttpMaker {
             .map_err(|error| AuthError::Unavailable { why: format!("no HTTP client: {error}") })?;
         self.clients.rcu(|clients| {
             // Drops the clients that were made under older egress rules.
-            let present = clients.iter().filter(|(other, _)| other.has_same_rules(guard));
-            let present = present.map(|(other, client)| (other.clone(), client.clone()));
-            present.chain([(guard.clone(), client.clone())]).collect::<HashMap<_, _>>()
+            let current_clients = clients.iter().filter(|(other, _)| other.has_same_rules(guard));
+            let current_clients = current_clients.map(|(other, client)| (other.clone(), client.clone()));
+            current_clients.chain([(guard.clone(), client.clone())]).collect::<HashMap<_, _>>()
         });
         Ok(client)
     }
@@ -89,21 +89,22 @@ impl GuardedHttpMaker {
 /// The HTTP client of one operation, such as a sign-in, with the limits of the operation.
 pub(crate) struct GuardedHttp {
     client: Client,
+    /// The addresses to which requests may go.
     pub(crate) guard: Guard,
     /// Signs the requests to the token endpoint. Set once the endpoint is known.
     signer: OnceLock<RequestSigner>,
-    observed: Observations,
+    observations: Observations,
 }
 
-/// Facts that the requests of one operation have shown.
+/// Facts that the requests of one operation and their responses have shown.
 #[derive(Debug, Default)]
 struct Observations {
     /// How many requests were sent.
     requests: AtomicU32,
     /// Whether the metadata of a resource requires tokens that are bound to a key. `rmcp` does not keep that field.
     requires_bound_tokens: AtomicBool,
-    /// Whether the last response refuses the OAuth client, such as with `invalid_client`. `rmcp` keeps such an error only
-    /// as text.
+    /// Whether the last response refuses the OAuth client, such as with `invalid_client`. The errors of `rmcp` have the
+    /// code only inside a text.
     refuses_client: AtomicBool,
     /// The nonce that the token endpoint wants in proofs.
     nonce: ArcSwapOption<Nonce>,
@@ -128,18 +129,18 @@ impl Observations {
 pub(crate) enum HttpError {
     #[error("{0}")]
     Refused(Refused),
-    #[error("its answer is larger than {BODY_BYTES} bytes")]
+    #[error("its answer is larger than {MAX_BODY_BYTES} bytes")]
     BodyTooLarge,
     #[error("it leads to more than {MAX_REQUESTS} requests")]
     TooManyRequests,
-    #[error("{}", reason(.0))]
+    #[error("{}", failure_reason(.0))]
     Http(reqwest::Error),
     #[error(transparent)]
     Signing(AuthError),
 }
 
 /// Returns why a request failed, without its URL, which may contain a secret.
-fn reason(error: &reqwest::Error) -> String {
+fn failure_reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return match error.is_connect() {
             true => format!("no connection to it was made within {} s", CONNECT_TIMEOUT.as_secs()),
@@ -160,35 +161,34 @@ impl GuardedHttp {
         self.signer.get()
     }
 
-    /// Returns whether any fetched metadata requires bound tokens for its resource. Metadata that `rmcp` refuses
-    /// later count, too: a bound token does no harm.
+    /// Returns whether any fetched metadata require bound tokens for their resource. This includes metadata that `rmcp`
+    /// refuses later: a bound token does no harm.
     pub(crate) fn requires_bound_tokens(&self) -> bool {
-        self.observed.requires_bound_tokens.load(Ordering::Relaxed)
+        self.observations.requires_bound_tokens.load(Ordering::Relaxed)
     }
 
     /// Returns whether the last response refuses the OAuth client itself.
     pub(crate) fn refuses_client(&self) -> bool {
-        self.observed.refuses_client.load(Ordering::Relaxed)
+        self.observations.refuses_client.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason why the last request of `rmcp` got no response; `None` when it got a response. Requests with
-    /// [`Self::send`] alone do not count.
+    /// Returns the reason why the last request of `rmcp` got no response; `None` when it got a response. A request that
+    /// this crate sent with [`Self::send`] changes nothing here.
     pub(crate) fn no_response_reason(&self) -> Option<String> {
-        self.observed.no_response_reason.load().as_deref().cloned()
+        self.observations.no_response_reason.load().as_deref().cloned()
     }
 
-    /// Sends the request as [`Self::send`] does, and stores the reason if there is no response: see
-    /// [`Self::no_response_reason`].
-    async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, HttpError> {
+    /// Sends the request as [`Self::send`] does, and records the [`Self::no_response_reason`].
+    async fn send_recorded(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, HttpError> {
         let origin = Url::parse(&request.uri().to_string()).map(|url| url.origin().ascii_serialization());
-        let answer = self.send(request).await;
-        let reason = answer.as_ref().err().map(|error| match (error, origin) {
+        let response = self.send(request).await;
+        let failure_reason = response.as_ref().err().map(|error| match (error, origin) {
             // These errors need no address, or name it themselves.
             (HttpError::Refused(_) | HttpError::Signing(_), _) | (_, Err(_)) => error.to_string(),
             (error, Ok(origin)) => format!("{origin}: {error}"),
         });
-        self.observed.no_response_reason.store(reason.map(Arc::new));
-        answer
+        self.observations.no_response_reason.store(failure_reason.map(Arc::new));
+        response
     }
 
     /// Sends the request. If the token endpoint answers that it wants a nonce, sends it once more with that nonce.
@@ -196,12 +196,12 @@ impl GuardedHttp {
         let Some(signer) = self.signer().filter(|signer| signer.is_for(&request)) else {
             return self.send_once(request).await;
         };
-        let answer = self.send_authenticated(signer, &request).await?;
-        let Some(nonce) = signer.nonce_in(&answer) else {
-            return Ok(answer);
+        let response = self.send_authenticated(signer, &request).await?;
+        let Some(nonce) = signer.nonce_in(&response) else {
+            return Ok(response);
         };
-        self.observed.nonce.store(Some(Arc::new(nonce)));
-        if wants_nonce(&answer) { self.send_authenticated(signer, &request).await } else { Ok(answer) }
+        self.observations.nonce.store(Some(Arc::new(nonce)));
+        if wants_nonce(&response) { self.send_authenticated(signer, &request).await } else { Ok(response) }
     }
 
     /// Sends a request to the token endpoint, with the client assertion and the DPoP proof.
@@ -210,32 +210,32 @@ impl GuardedHttp {
         signer: &RequestSigner,
         request: &http::Request<Vec<u8>>,
     ) -> Result<http::Response<Vec<u8>>, HttpError> {
-        let nonce = self.observed.nonce.load_full();
+        let nonce = self.observations.nonce.load_full();
         self.send_once(signer.authenticated(request, nonce.as_deref()).map_err(HttpError::Signing)?).await
     }
 
     /// Sends the request as it is, and reads the whole response.
     async fn send_once(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, HttpError> {
-        self.observed.count_request()?;
-        let failed = |error: reqwest::Error| HttpError::Http(error.without_url());
-        let request = reqwest::Request::try_from(request).map_err(failed)?;
-        // The client itself judges only the addresses to which a name resolves.
+        self.observations.count_request()?;
+        let http_error = |error: reqwest::Error| HttpError::Http(error.without_url());
+        let request = reqwest::Request::try_from(request).map_err(http_error)?;
+        // The HTTP client itself checks only the addresses to which a host name resolves.
         self.guard.check(request.url()).map_err(HttpError::Refused)?;
-        let mut response = self.client.execute(request).await.map_err(failed)?;
-        let mut answer = http::Response::new(Vec::new());
-        *answer.status_mut() = response.status();
-        *answer.headers_mut() = std::mem::take(response.headers_mut());
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if answer.body().len() + chunk.len() > BODY_BYTES {
+        let mut response = self.client.execute(request).await.map_err(http_error)?;
+        let mut full_response = http::Response::new(Vec::new());
+        *full_response.status_mut() = response.status();
+        *full_response.headers_mut() = std::mem::take(response.headers_mut());
+        while let Some(chunk) = response.chunk().await.map_err(http_error)? {
+            if full_response.body().len() + chunk.len() > MAX_BODY_BYTES {
                 return Err(HttpError::BodyTooLarge);
             }
-            answer.body_mut().extend_from_slice(&chunk);
+            full_response.body_mut().extend_from_slice(&chunk);
         }
-        self.observed.refuses_client.store(refuses_client(&answer), Ordering::Relaxed);
-        if answer.status().is_success() && requires_bound_tokens(answer.body()) {
-            self.observed.requires_bound_tokens.store(true, Ordering::Relaxed);
+        self.observations.refuses_client.store(refuses_client(&full_response), Ordering::Relaxed);
+        if full_response.status().is_success() && requires_bound_tokens(full_response.body()) {
+            self.observations.requires_bound_tokens.store(true, Ordering::Relaxed);
         }
-        Ok(answer)
+        Ok(full_response)
     }
 }
 
@@ -255,7 +255,7 @@ fn requires_bound_tokens(body: &[u8]) -> bool {
 impl OAuthHttpClient for GuardedHttp {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
-            self.send_and_note(request.request).await.map_err(|error| Box::new(error) as OAuthHttpClientError)
+            self.send_recorded(request.request).await.map_err(|error| Box::new(error) as OAuthHttpClientError)
         })
     }
 }

@@ -1,6 +1,6 @@
-//! Signed JWTs (RFC 7515, RFC 7519), as far as a client needs them: it signs and never verifies.
+//! Signs JWTs (RFC 7515, RFC 7519). A client never verifies them.
 //!
-//! This module uses `aws-lc-rs`, which TLS needs anyway: a full JOSE library would add half a megabyte to the program.
+//! This module uses `aws-lc-rs`, which TLS needs anyway. A full JOSE library would add half a megabyte to the program.
 
 use aws_lc_rs::{
     rand::{self, SystemRandom},
@@ -27,7 +27,7 @@ pub(crate) enum SigningKey {
     Rsa(Box<rsa::KeyPair>),
 }
 
-/// Returns the error that `oauth.private_key` cannot be used. `why` continues a sentence that begins with the setting.
+/// Returns the error that `oauth.private_key` cannot be used. In its message, `why` follows the name of the setting.
 fn bad_key(why: &str) -> AuthError {
     AuthError::Config { why: format!("`oauth.private_key` {why}") }
 }
@@ -38,18 +38,18 @@ impl SigningKey {
         let der = PrivateKeyDer::from_pem_slice(pem.as_bytes());
         let der = der.map_err(|_| bad_key("must be a private key in PEM that is not encrypted with a passphrase"))?;
         let bytes = der.secret_der();
-        let ec = |algorithm: &'static EcdsaSigningAlgorithm| match &der {
+        let parse_ec = |algorithm: &'static EcdsaSigningAlgorithm| match &der {
             PrivateKeyDer::Sec1(_) => EcdsaKeyPair::from_private_key_der(algorithm, bytes).ok(),
             _ => EcdsaKeyPair::from_pkcs8(algorithm, bytes).ok(),
         };
-        let rsa = || match &der {
+        let parse_rsa = || match &der {
             PrivateKeyDer::Pkcs1(_) => rsa::KeyPair::from_der(bytes).ok(),
             _ => rsa::KeyPair::from_pkcs8(bytes).ok(),
         };
-        let key = ec(&ECDSA_P256_SHA256_FIXED_SIGNING).map(Self::P256);
-        let key = key.or_else(|| ec(&ECDSA_P384_SHA384_FIXED_SIGNING).map(Self::P384));
+        let key = parse_ec(&ECDSA_P256_SHA256_FIXED_SIGNING).map(Self::P256);
+        let key = key.or_else(|| parse_ec(&ECDSA_P384_SHA384_FIXED_SIGNING).map(Self::P384));
         let key = key.or_else(|| Ed25519KeyPair::from_pkcs8(bytes).ok().map(Self::Ed25519));
-        let key = key.or_else(|| rsa().map(|key| Self::Rsa(Box::new(key))));
+        let key = key.or_else(|| parse_rsa().map(|key| Self::Rsa(Box::new(key))));
         key.ok_or_else(|| bad_key("is of an unsupported kind: use P-256, P-384, Ed25519 or RSA with 2048 bits or more"))
     }
 
@@ -66,8 +66,8 @@ impl SigningKey {
             return Ok(supported[0]);
         };
         let is_offered = |name: &&&'static str| offered.iter().any(|offered| offered.as_str() == Some(**name));
-        let chosen = supported.iter().find(is_offered).copied();
-        chosen
+        let algorithm = supported.iter().find(is_offered).copied();
+        algorithm
             .ok_or_else(|| bad_key(&format!("is for {}, which its authorization server does not accept", supported[0])))
     }
 
@@ -107,7 +107,8 @@ impl SigningKey {
     }
 }
 
-/// The values that differ between assertions: the client (issuer and subject), the authorization server, the key's id.
+/// The claims of an assertion that depend on the sign-in: the client is issuer and subject, and the authorization
+/// server is the audience. The id of the key goes into the header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AssertionClaims<'a> {
     pub(crate) client: &'a str,

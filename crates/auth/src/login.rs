@@ -1,7 +1,7 @@
 //! Sign-in and sign-out by a user, and the sign-in without a user that a server's configuration can ask for.
 //!
-//! A slot is the state of one sign-in in this process. A lease is the right to change the stored credentials, which one
-//! process at a time has.
+//! A slot is the state of one sign-in in this process. A lease is the right to change the stored credentials; one
+//! process at a time has it.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl SignedIn {
     }
 }
 
-/// What became of the tokens when a user signed out. In any case, the store has deleted them.
+/// How the authorization server treated the tokens when a user signed out. The store has always deleted them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignedOut {
     /// There were no tokens: the user was not signed in.
@@ -76,31 +76,31 @@ impl SignedOut {
 impl SignIn {
     /// Signs in to a server, even if the user is signed in already. Requests `scopes`; if there are none, the scopes of
     /// the server's entry in the configuration, or else those that the server names. Shows the page in `browser`,
-    /// unless the grant of the entry needs no user. Once the browser has come back, the sign-in runs to its end even if
-    /// this future is dropped.
+    /// unless the grant of the entry needs no user. Once the browser has returned, or with such a grant, the sign-in
+    /// runs to its end even if this future is dropped.
     ///
     /// # Errors
-    /// [`AuthError`]. An earlier sign-in then stays as it is.
+    /// [`AuthError`] when the sign-in failed. The tokens of an earlier sign-in stay stored.
     pub async fn login(
         &self,
-        to: Destination<'_>,
+        destination: Destination<'_>,
         scopes: &[String],
         browser: &dyn Browser,
     ) -> Result<SignedIn, AuthError> {
         let inner = &self.0;
-        let context = inner.context(to).await?;
+        let context = inner.context(destination).await?;
         let AuthContext { oauth, slot, .. } = &context;
         let scopes = if scopes.is_empty() { &oauth.scopes } else { scopes };
-        // The user begins this sign-in, and not a request that the server has refused.
+        // The user begins this sign-in, so there is no request that the server has refused.
         let challenge = None;
         if !oauth.grant.needs_user() {
-            return inner.sign_in_without_user(to.server, &context, scopes, challenge).await;
+            return inner.sign_in_without_user(destination.server, &context, scopes, challenge).await;
         }
         // If the earlier sign-in has registered a client with the same authorization server, that client is used again.
         let earlier_credentials = inner.load(&slot.key).await?;
         inner
             .sign_in_with_browser(
-                to.server,
+                destination.server,
                 &context,
                 SignInRequest { scopes, challenge, earlier_credentials: earlier_credentials.as_ref() },
                 browser,
@@ -109,23 +109,25 @@ impl SignIn {
     }
 
     /// Deletes the tokens for a server, and then revokes them if its authorization server supports that. Runs to its
-    /// end even if this future is dropped. If a placeholder in the `oauth` of the server's entry has no value, the
-    /// tokens are deleted, but not revoked.
+    /// end even if this future is dropped. If a placeholder in the `oauth` of the server's entry has no value, deletes
+    /// the tokens without revoking them.
     ///
     /// # Errors
-    /// [`AuthError::Store`] when the tokens cannot be deleted.
-    pub async fn logout(&self, to: Destination<'_>) -> Result<SignedOut, AuthError> {
+    /// [`AuthError::Store`] when the tokens cannot be deleted, and [`AuthError::Unavailable`] when another process kept
+    /// the lease.
+    pub async fn logout(&self, destination: Destination<'_>) -> Result<SignedOut, AuthError> {
         let inner = &self.0;
-        let (slot, context, name) = (inner.slot(&to), inner.context(to).await, to.server.clone());
-        let task_inner = Arc::clone(inner);
-        let signed_out = inner.run_to_completion(async move {
-            let signed_out = task_inner.delete_and_revoke(&slot, context).await?;
+        let (slot, context, server_name) =
+            (inner.slot(&destination), inner.context(destination).await, destination.server.clone());
+        let inner_for_task = Arc::clone(inner);
+        let sign_out = inner.run_to_completion(async move {
+            let signed_out = inner_for_task.delete_and_revoke(&slot, context).await?;
             if let Some(outcome) = signed_out.outcome() {
-                task_inner.report(Fact::SignedOut { server: name, outcome });
+                inner_for_task.report(Fact::SignedOut { server: server_name, outcome });
             }
             Ok(signed_out)
         });
-        signed_out.await
+        sign_out.await
     }
 }
 
@@ -145,50 +147,50 @@ impl Inner {
     /// the client that an earlier sign-in registered, registers a new one (RFC 7591) and shows another page.
     pub(crate) async fn sign_in_with_browser(
         self: &Arc<Self>,
-        name: &ServerName,
+        server_name: &ServerName,
         context: &AuthContext,
-        mut inputs: SignInRequest<'_>,
+        mut request: SignInRequest<'_>,
         browser: &dyn Browser,
     ) -> Result<SignedIn, AuthError> {
         loop {
-            let visited = self.visit_page(context, inputs, browser).await;
-            let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
+            let page_result = self.visit_page(context, request, browser).await;
+            let (inner, server_name, context) = (Arc::clone(self), server_name.clone(), context.clone());
             // `None` if the authorization server has forgotten the client.
-            let signed = self.run_to_completion(async move {
-                let (reuses_client, signed) = match visited {
-                    Ok((request, redirect)) => {
-                        (request.reuses_client, inner.exchange_code(&context, request, &redirect).await)
+            let sign_in = self.run_to_completion(async move {
+                let (reuses_client, result) = match page_result {
+                    Ok((page_request, redirect)) => {
+                        (page_request.reuses_client, inner.exchange_code(&context, page_request, &redirect).await)
                     }
                     Err(error) => (false, Err(error)),
                 };
-                if reuses_client && matches!(signed, Err(AuthError::NoClient { .. })) {
+                if reuses_client && matches!(result, Err(AuthError::NoClient { .. })) {
                     return Ok(None);
                 }
-                inner.record_outcome(&name, signed).map(Some)
+                inner.record_outcome(&server_name, result).map(Some)
             });
-            if let Some(signed) = signed.await? {
-                return Ok(signed);
+            if let Some(signed_in) = sign_in.await? {
+                return Ok(signed_in);
             }
-            // Without them, no client is used again: the loop ends with the next page.
-            inputs.earlier_credentials = None;
+            // Without earlier credentials, the next page has a new client, so the loop ends.
+            request.earlier_credentials = None;
         }
     }
 
     /// Signs in with a grant that needs no user, and stores the tokens.
     pub(crate) async fn sign_in_without_user(
         self: &Arc<Self>,
-        name: &ServerName,
+        server_name: &ServerName,
         context: &AuthContext,
         scopes: &[String],
         challenge: Option<&str>,
     ) -> Result<SignedIn, AuthError> {
-        let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
+        let (inner, server_name, context) = (Arc::clone(self), server_name.clone(), context.clone());
         let (scopes, challenge) = (scopes.to_vec(), challenge.map(str::to_owned));
-        let signed = self.run_to_completion(async move {
-            let signed = inner.exchange_grant(&context, &scopes, challenge.as_deref()).await;
-            inner.record_outcome(&name, signed)
+        let sign_in = self.run_to_completion(async move {
+            let result = inner.exchange_grant(&context, &scopes, challenge.as_deref()).await;
+            inner.record_outcome(&server_name, result)
         });
-        signed.await
+        sign_in.await
     }
 
     /// Gets tokens from the authorization server with the grant of the entry, and stores them.
@@ -201,45 +203,50 @@ impl Inner {
         let AuthContext { oauth, slot, server, .. } = context;
         let discovery = AuthorizationServer::discover(self.http_for(context)?, server, challenge);
         let authorization_server = with_operation_timeout(discovery).await?;
-        let fresh =
+        let credentials =
             with_operation_timeout(authorization_server.token_without_user(oauth, scopes, &self.http_maker)).await?;
-        let signed = SignedIn::of(&fresh);
-        self.save_new(slot, fresh).await?;
-        Ok(signed)
+        let signed_in = SignedIn::of(&credentials);
+        self.save_new(slot, credentials).await?;
+        Ok(signed_in)
     }
 
     /// Reports the outcome of a sign-in to the witness (the observer that writes the audit log), and returns it.
-    fn record_outcome(&self, server: &ServerName, signed: Result<SignedIn, AuthError>) -> Result<SignedIn, AuthError> {
-        match &signed {
-            Ok(signed) => self.report(Fact::SignedIn { server: server.clone(), issuer: signed.issuer.clone() }),
+    fn record_outcome(&self, server: &ServerName, result: Result<SignedIn, AuthError>) -> Result<SignedIn, AuthError> {
+        match &result {
+            Ok(signed_in) => self.report(Fact::SignedIn { server: server.clone(), issuer: signed_in.issuer.clone() }),
             Err(error) => self.report_failure(server, error),
         }
-        signed
+        result
     }
 
     /// Shows the page to the user. Returns the state of the sign-in, and the URL to which the browser was redirected.
     async fn visit_page(
         self: &Arc<Self>,
         context: &AuthContext,
-        inputs: SignInRequest<'_>,
+        sign_in_request: SignInRequest<'_>,
         browser: &dyn Browser,
     ) -> Result<(AuthorizationRequest, Url), AuthError> {
         let AuthContext { oauth, server, slot, .. } = context;
         let http = self.http_for(context)?;
         let redirect_uri = browser.redirect_uri();
-        let request = async {
-            let authorization_server = AuthorizationServer::discover(http, server, inputs.challenge).await?;
+        let authorization_request = async {
+            let authorization_server = AuthorizationServer::discover(http, server, sign_in_request.challenge).await?;
             authorization_server
-                .authorization_request(oauth, inputs.scopes, &redirect_uri, inputs.earlier_credentials)
+                .authorization_request(
+                    oauth,
+                    sign_in_request.scopes,
+                    &redirect_uri,
+                    sign_in_request.earlier_credentials,
+                )
                 .await
         };
-        let request = with_operation_timeout(request).await?;
-        check_page(&request.authorization_url)?;
-        if request.reuses_client {
-            self.doubt_client(slot, request.client_id()).await?;
+        let authorization_request = with_operation_timeout(authorization_request).await?;
+        check_page(&authorization_request.authorization_url)?;
+        if authorization_request.reuses_client {
+            self.doubt_client(slot, authorization_request.client_id()).await?;
         }
-        let redirect = browser.visit(&request.authorization_url).await?;
-        Ok((request, redirect))
+        let redirect = browser.visit(&authorization_request.authorization_url).await?;
+        Ok((authorization_request, redirect))
     }
 
     /// Stores that the registered client is in doubt until a sign-in with it has succeeded. Most authorization servers
@@ -247,22 +254,22 @@ impl Inner {
     /// then gives up, and each later sign-in would fail in the same way.
     async fn doubt_client(self: &Arc<Self>, slot: &Arc<Slot>, client_id: &str) -> Result<(), AuthError> {
         let (inner, slot, client_id) = (Arc::clone(self), Arc::clone(slot), client_id.to_owned());
-        let stored = self.run_to_completion(async move {
+        let marking = self.run_to_completion(async move {
             let lease = inner.lease(&slot.key).await?;
-            let stored = inner.store_doubt(&slot, lease.as_ref(), &client_id).await;
+            let result = inner.store_doubt(&slot, lease.as_ref(), &client_id).await;
             lease.release().await;
-            Ok(stored?)
+            Ok(result?)
         });
-        stored.await
+        marking.await
     }
 
     /// Does the work of [`Self::doubt_client`] under the lease. Leaves the slot as it is, because its tokens stay
     /// valid.
     async fn store_doubt(&self, slot: &Slot, lease: &dyn TokenLease, client_id: &str) -> Result<(), TokenStoreError> {
         match self.load(&slot.key).await? {
-            Some(mut stored) if stored.client.id == client_id => {
-                stored.client.in_doubt = true;
-                lease.save(stored.to_bytes()).await
+            Some(mut stored_credentials) if stored_credentials.client.id == client_id => {
+                stored_credentials.client.in_doubt = true;
+                lease.save(stored_credentials.to_bytes()).await
             }
             // Another process has signed in or out meanwhile.
             _ => Ok(()),
@@ -277,14 +284,14 @@ impl Inner {
         redirect: &Url,
     ) -> Result<SignedIn, AuthError> {
         let AuthContext { oauth, slot, .. } = context;
-        let fresh = with_operation_timeout(request.exchange(redirect, oauth.client_secret.as_deref())).await?;
-        let signed = SignedIn::of(&fresh);
-        self.save_new(slot, fresh).await?;
-        Ok(signed)
+        let credentials = with_operation_timeout(request.exchange(redirect, oauth.client_secret.as_deref())).await?;
+        let signed_in = SignedIn::of(&credentials);
+        self.save_new(slot, credentials).await?;
+        Ok(signed_in)
     }
 
-    /// Deletes what the store has under the key of `slot`, and then revokes the tokens in it if the authorization
-    /// server supports that. They cannot be revoked without `context`.
+    /// Deletes the credentials under the key of `slot`, and then revokes their tokens if the authorization server
+    /// supports that. If `context` is an error, the tokens are not revoked.
     async fn delete_and_revoke(
         &self,
         slot: &Slot,
@@ -293,19 +300,19 @@ impl Inner {
         // The lease keeps another process from renewing and storing the tokens meanwhile.
         let lease = self.lease(&slot.key).await?;
         let outcome = async {
-            let stored = self.load(&slot.key).await?;
+            let stored_credentials = self.load(&slot.key).await?;
             // From now on, requests of this process are sent without the tokens.
             slot.set_cached(None);
             // This also deletes a registered client without tokens, and bytes that cannot be read.
             lease.delete().await?;
-            let Some(stored) = stored.filter(|stored| stored.tokens.is_some()) else {
+            let Some(stored_credentials) = stored_credentials.filter(|credentials| credentials.tokens.is_some()) else {
                 return Ok(SignedOut::WasNotSignedIn);
             };
-            let revoked = match context {
-                Ok(context) => self.revoke_tokens(&context, &stored).await,
+            let revocation = match context {
+                Ok(context) => self.revoke_tokens(&context, &stored_credentials).await,
                 Err(error) => Err(error),
             };
-            Ok(match revoked {
+            Ok(match revocation {
                 Ok(true) => SignedOut::Revoked,
                 Ok(false) => SignedOut::CannotRevoke,
                 Err(error) => SignedOut::NotRevoked(error),
@@ -316,12 +323,12 @@ impl Inner {
         outcome
     }
 
-    /// Revokes the tokens of `stored`, which the store has no longer. Returns `false` if the authorization server
-    /// cannot revoke tokens.
-    async fn revoke_tokens(&self, context: &AuthContext, stored: &Credentials) -> Result<bool, AuthError> {
+    /// Revokes the tokens of credentials that the store has deleted. Returns `false` if the authorization server cannot
+    /// revoke tokens.
+    async fn revoke_tokens(&self, context: &AuthContext, deleted_credentials: &Credentials) -> Result<bool, AuthError> {
         let AuthContext { oauth, server, .. } = context;
         let http = self.http_for(context)?;
-        with_operation_timeout(revoke(http, server, stored, oauth)).await
+        with_operation_timeout(revoke(http, server, deleted_credentials, oauth)).await
     }
 }
 

@@ -12,9 +12,10 @@ use url::Url;
 
 use crate::browser::BrowserError;
 
+/// The path of the redirect URI.
 const PATH: &str = "/callback";
 /// The maximum number of bytes in the head of a request; a real redirect is far shorter.
-const HEAD_BYTES: usize = 16 * 1024;
+const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The timeout of one request. Browsers open connections in advance and send nothing on them.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum number of connections at once; further ones wait.
@@ -33,9 +34,9 @@ impl Loopback {
     /// # Errors
     /// [`BrowserError::Port`] when the port is in use or cannot be opened.
     pub async fn bind(port: u16) -> Result<Self, BrowserError> {
-        let failed = |error: io::Error| BrowserError::Port { port, why: error.to_string() };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(failed)?;
-        let port = listener.local_addr().map_err(failed)?.port();
+        let port_error = |error: io::Error| BrowserError::Port { port, why: error.to_string() };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(port_error)?;
+        let port = listener.local_addr().map_err(port_error)?.port();
         Ok(Self { listener, port })
     }
 
@@ -46,8 +47,8 @@ impl Loopback {
     }
 
     /// Waits at most `limit` for the redirect that belongs to `authorization_url`, and returns its URL. The query has
-    /// `code`, or `error` if the sign-in failed. Refuses a request with another `state` or another `Host`, and continues
-    /// to wait; without a `state` in `authorization_url`, the redirect must have none either.
+    /// `code`, or `error` if the sign-in failed. Refuses a request with another `state` or another `Host`, and
+    /// continues to wait; without a `state` in `authorization_url`, the redirect must have none either.
     ///
     /// If the future is dropped, the accepted connections are closed, and the port stays open.
     ///
@@ -60,17 +61,18 @@ impl Loopback {
         redirect.unwrap_or(Err(BrowserError::TimedOut { after: limit }))
     }
 
+    /// Accepts connections until one brings the redirect with this `state`.
     async fn accept_redirect(&self, state: Option<&str>) -> Result<Url, BrowserError> {
         let mut requests = FuturesUnordered::new();
         loop {
             tokio::select! {
                 connection = self.listener.accept(), if requests.len() < MAX_CONNECTIONS => match connection {
                     Ok((stream, _)) => requests.push(timeout(REQUEST_TIMEOUT, self.answer_request(stream, state))),
-                    // Rare, such as without a free descriptor: the user can sign in again.
+                    // This is rare, for example if no file descriptor is free: the user can sign in again.
                     Err(error) => return Err(BrowserError::Port { port: self.port, why: error.to_string() }),
                 },
                 // Any other request, even one that failed or timed out, does not end the wait.
-                Some(answered) = requests.next() => if let Ok(Ok(Some(redirect))) = answered {
+                Some(request) = requests.next() => if let Ok(Ok(Some(redirect))) = request {
                     return Ok(redirect);
                 },
             }
@@ -81,11 +83,11 @@ impl Loopback {
     async fn answer_request(&self, mut stream: TcpStream, state: Option<&str>) -> io::Result<Option<Url>> {
         let mut head = Vec::new();
         while !head.windows(4).any(|window| window == b"\r\n\r\n") {
-            let mut piece = [0; 2048];
-            match stream.read(&mut piece).await? {
+            let mut chunk = [0; 2048];
+            match stream.read(&mut chunk).await? {
                 0 => return Ok(None),
-                read if head.len() + read > HEAD_BYTES => return Ok(None),
-                read => head.extend_from_slice(&piece[..read]),
+                length if head.len() + length > MAX_HEAD_BYTES => return Ok(None),
+                length => head.extend_from_slice(&chunk[..length]),
             }
         }
         let redirect = self.redirect_in(&String::from_utf8_lossy(&head), state);
@@ -97,13 +99,13 @@ impl Loopback {
             ),
         };
         let page = format!("<!doctype html><meta charset=utf-8><title>Toolrack</title><p>{message}</p>");
-        let answer = format!(
+        let response = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
              Content-Security-Policy: default-src 'none'\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n{page}",
             page.len()
         );
         // An error means that the browser has closed the connection, which does not matter here.
-        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.write_all(response.as_bytes()).await;
         let _ = stream.shutdown().await;
         Ok(redirect)
     }
@@ -117,7 +119,7 @@ impl Loopback {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("host").then(|| value.trim())
         })?;
-        // With DNS rebinding, a foreign page reaches this port under its own name, which `Host` shows.
+        // With DNS rebinding, a foreign page reaches this port under its own host name. `Host` then has that name.
         let names_this_port = host == format!("127.0.0.1:{}", self.port);
         let own_url = Url::parse(&format!("http://127.0.0.1:{}", self.port)).ok()?;
         let url = own_url.join(target).ok()?;

@@ -27,7 +27,7 @@ pub(crate) async fn revoke(
         return Ok(false);
     };
     let endpoint = check_endpoint(&http, server, "revocation endpoint", endpoint)?;
-    // A server can list methods for revocation alone, so `takes_secrets_in_forms` does not fit here.
+    // Does not use `takes_secrets_in_forms`, because a server can list other methods for revocation.
     let methods = fields
         .get("revocation_endpoint_auth_methods_supported")
         .or_else(|| fields.get("token_endpoint_auth_methods_supported"))
@@ -38,15 +38,16 @@ pub(crate) async fn revoke(
     let client = &credentials.client;
     let secret = client.secret.as_deref().or(oauth.client_secret.as_deref());
     let assertion = ClientAssertion::of(oauth, &credentials.issuer, &credentials.metadata)?;
-    let hinted_tokens =
+    let tokens_with_hints =
         [tokens.refresh.as_deref().map(|token| (token, "refresh_token")), Some((&tokens.access, "access_token"))];
     let mut first_failure = None;
-    for (token, kind) in hinted_tokens.into_iter().flatten() {
-        let failure = |why: String| AuthError::Unavailable { why: format!("the tokens could not be revoked: {why}") };
+    for (token, type_hint) in tokens_with_hints.into_iter().flatten() {
+        let revocation_error =
+            |why: String| AuthError::Unavailable { why: format!("the tokens could not be revoked: {why}") };
         // The block drops the form before the first `.await`, because the form is not `Send`.
         let request = {
             let mut form = Serializer::new(String::new());
-            form.append_pair("token", token).append_pair("token_type_hint", kind);
+            form.append_pair("token", token).append_pair("token_type_hint", type_hint);
             let mut request = Request::builder()
                 .method(Method::POST)
                 .uri(endpoint.as_str())
@@ -63,13 +64,13 @@ pub(crate) async fn revoke(
                     assertion.as_ref().map(|assertion| assertion.add_to(&mut form)).transpose()?;
                 }
             }
-            request.body(form.finish().into_bytes()).map_err(|error| failure(error.to_string()))?
+            request.body(form.finish().into_bytes()).map_err(|error| revocation_error(error.to_string()))?
         };
-        let status = http.send(request).await.map_err(|error| failure(error.to_string()))?.status();
+        let status = http.send(request).await.map_err(|error| revocation_error(error.to_string()))?.status();
         if !status.is_success() {
             // A server that does not revoke this token may still revoke the other (RFC 7009, 2.2.1).
-            let refused = failure(format!("the server answered HTTP {}", status.as_u16()));
-            first_failure.get_or_insert(refused);
+            let error = revocation_error(format!("the server answered HTTP {}", status.as_u16()));
+            first_failure.get_or_insert(error);
         }
     }
     first_failure.map_or(Ok(true), Err)

@@ -2,7 +2,7 @@
 //! its end.
 //!
 //! A slot is the state of one sign-in in this process: one account at one MCP server. A lease is the right to change
-//! the stored credentials of a sign-in, which one process at a time has.
+//! the stored credentials of a sign-in; one process at a time has it.
 
 mod builder;
 
@@ -28,17 +28,17 @@ use crate::{
 };
 
 /// How long a lease is valid. No work under a lease takes that long.
-const MAX_LEASE: Duration = Duration::from_secs(120);
+const LEASE_DURATION: Duration = Duration::from_secs(120);
 /// How long to wait for a lease while another process renews the tokens.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
-/// The time-out of work that must not be interrupted: the wait for the lease, and the work under the lease.
-const WORK_TIMEOUT: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + MAX_LEASE.as_secs());
+/// The time-out of work that must not be interrupted. It covers the wait for the lease, and the work under the lease.
+const WORK_TIMEOUT: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + LEASE_DURATION.as_secs());
 /// How long a program waits for that work before it ends.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
-/// Makes the line that tells the user how to sign in to a server. The sign-in requests the given scopes, if any.
+/// Returns the line that tells the user how to sign in to a server and request the given scopes.
 type SignInHint = dyn Fn(&ServerName, &[String]) -> String + Send + Sync;
-/// Gets every secret before it is used, to keep it out of logs.
+/// Gets every secret before it is used, so that the program can keep it out of logs.
 type SecretListener = dyn Fn(&str) + Send + Sync;
 
 /// Adds access tokens to the requests of a host, and gets these tokens by signing in. Cheap to clone.
@@ -49,6 +49,7 @@ type SecretListener = dyn Fn(&str) + Send + Sync;
 #[derive(Clone)]
 pub struct SignIn(pub(crate) Arc<Inner>);
 
+/// The state that the clones of a [`SignIn`] share. The fields up to `witness` come from the [`SignInBuilder`].
 pub(crate) struct Inner {
     store: Arc<dyn TokenStore>,
     resolver: Arc<dyn Resolver>,
@@ -76,7 +77,7 @@ pub(crate) struct AuthContext {
     /// The egress rules (which addresses requests may reach) for a server that a member of a team has added; `None` for
     /// those of the program.
     pub(crate) egress: Option<Egress>,
-    /// The slot's permit, which the task holds until its work is done. `None` if the work needs none.
+    /// The slot's permit. The task holds it until its work is done; `None` if the work needs no permit.
     pub(crate) permit: SlotPermit,
 }
 
@@ -118,27 +119,28 @@ impl SignIn {
     /// [`AuthError::Store`] when the store cannot be read.
     pub async fn accounts(&self) -> Result<Vec<Account>, AuthError> {
         let mut accounts = Vec::new();
-        let is_own = |key: &TokenKey| key.tenant == self.0.tenant && key.user == self.0.user;
-        for key in self.0.store.keys().await?.into_iter().filter(is_own) {
-            let Some(stored) = self.0.load(&key).await? else {
+        let has_this_owner = |key: &TokenKey| key.tenant == self.0.tenant && key.user == self.0.user;
+        for key in self.0.store.keys().await?.into_iter().filter(has_this_owner) {
+            let Some(stored_credentials) = self.0.load(&key).await? else {
                 continue;
             };
-            let tokens = stored.tokens.as_ref();
+            let tokens = stored_credentials.tokens.as_ref();
             accounts.push(Account {
                 key,
                 scopes: tokens.map(|tokens| tokens.scopes.clone()).unwrap_or_default(),
                 expires: tokens.and_then(|tokens| tokens.expires),
                 renewable: tokens.is_some_and(|tokens| tokens.refresh.is_some()),
                 signed_in: tokens.is_some(),
-                issuer: stored.issuer,
+                issuer: stored_credentials.issuer,
             });
         }
         Ok(accounts)
     }
 
-    /// Waits until all renewals, sign-ins and sign-outs that are under way are done, but at most five seconds. A
-    /// program calls this at its end, after its hosts have ended. A renewal continues after its request has ended, and
-    /// should not be cut off: the authorization server may have invalidated the old refresh token already.
+    /// Waits until all renewals, sign-ins and sign-outs that are under way are done, but at most five seconds. Call
+    /// this at the end of the program, after its hosts have ended. A renewal continues after its request has ended. If
+    /// it is cut off, the authorization server may have invalidated the old refresh token, and the user must sign in
+    /// again.
     pub async fn settled(&self) {
         if timeout(SHUTDOWN_WAIT, self.0.tasks.wait()).await.is_err() {
             tracing::warn!("a sign-in is under way while the program ends: the user may have to sign in again");
@@ -149,11 +151,17 @@ impl SignIn {
 impl Inner {
     /// Returns the data for a sign-in or a renewal at a server, with the placeholders in the `oauth` of the
     /// server's entry (its configuration) filled in.
-    pub(crate) async fn context(&self, to: Destination<'_>) -> Result<AuthContext, AuthError> {
-        let resolved = self.resolver.oauth(to.server, to.spec).await;
-        let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
-        let egress = to.spec.added_by.as_ref().map(|added_by| added_by.egress.clone());
-        Ok(AuthContext { oauth, slot: self.slot(&to), server: resource(to.url), egress, permit: None })
+    pub(crate) async fn context(&self, destination: Destination<'_>) -> Result<AuthContext, AuthError> {
+        let resolution = self.resolver.oauth(destination.server, destination.spec).await;
+        let oauth = resolution.map_err(|error| AuthError::Config { why: error.to_string() })?;
+        let egress = destination.spec.added_by.as_ref().map(|added_by| added_by.egress.clone());
+        Ok(AuthContext {
+            oauth,
+            slot: self.slot(&destination),
+            server: resource(destination.url),
+            egress,
+            permit: None,
+        })
     }
 
     /// Returns a new HTTP client for one operation, such as a sign-in to the server of `context`.
@@ -165,12 +173,12 @@ impl Inner {
     }
 
     /// Returns the slot of a server and the account that its entry names.
-    pub(crate) fn slot(&self, to: &Destination<'_>) -> Arc<Slot> {
+    pub(crate) fn slot(&self, destination: &Destination<'_>) -> Arc<Slot> {
         let key = TokenKey {
             tenant: self.tenant.clone(),
             user: self.user.clone(),
-            account: to.spec.oauth.account.clone().unwrap_or_default(),
-            ..TokenKey::of(to.url)
+            account: destination.spec.oauth.account.clone().unwrap_or_default(),
+            ..TokenKey::of(destination.url)
         };
         let mut slots = self.slots.lock();
         let slot = slots.entry(key).or_insert_with_key(|key| Arc::new(Slot::new(key.clone())));
@@ -179,9 +187,9 @@ impl Inner {
 
     /// Loads the stored credentials. `None` if nothing is stored, or if the stored bytes cannot be read.
     pub(crate) async fn load(&self, key: &TokenKey) -> Result<Option<Credentials>, TokenStoreError> {
-        let stored = self.store.load(key).await?.as_deref().and_then(Credentials::from_bytes);
-        stored.iter().flat_map(Credentials::secrets).for_each(|secret| (self.secret_listener)(secret));
-        Ok(stored)
+        let stored_credentials = self.store.load(key).await?.as_deref().and_then(Credentials::from_bytes);
+        stored_credentials.iter().flat_map(Credentials::secrets).for_each(|secret| (self.secret_listener)(secret));
+        Ok(stored_credentials)
     }
 
     /// Stores new credentials, under the lease that the caller holds.
@@ -191,7 +199,7 @@ impl Inner {
         lease: &dyn TokenLease,
         credentials: Credentials,
     ) -> Result<(), TokenStoreError> {
-        // The slot comes before the store: if the store fails, this process can still use the token.
+        // The slot is set first: if the store fails, this process can still use the token.
         credentials.secrets().into_iter().for_each(|secret| (self.secret_listener)(secret));
         let bytes = credentials.to_bytes();
         slot.set_cached(Some(Arc::new(credentials)));
@@ -202,14 +210,14 @@ impl Inner {
     /// them.
     pub(crate) async fn save_new(&self, slot: &Slot, credentials: Credentials) -> Result<(), AuthError> {
         let lease = self.lease(&slot.key).await?;
-        let saved = self.save(slot, lease.as_ref(), credentials).await;
+        let result = self.save(slot, lease.as_ref(), credentials).await;
         lease.release().await;
-        Ok(saved?)
+        Ok(result?)
     }
 
-    /// Spawns `work`, which runs to its end even if the returned future is dropped, but at most for [`WORK_TIMEOUT`].
-    /// If it were interrupted, a new token could get lost with its response, and a lease that is not released would
-    /// block every process until it expires.
+    /// Spawns `work`, so that it runs to its end even if the returned future is dropped, but at most for
+    /// [`WORK_TIMEOUT`]. An interruption could lose a new token with its response, or leave a lease that blocks every
+    /// process until it expires.
     pub(crate) fn run_to_completion<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
@@ -217,10 +225,10 @@ impl Inner {
         let timed_out = |_| AuthError::Unavailable {
             why: format!("the work on this sign-in was not done within {} s", WORK_TIMEOUT.as_secs()),
         };
-        let stopped =
+        let cancelled =
             |_| AuthError::Unavailable { why: "the work on this sign-in was stopped before it was done".to_owned() };
         let work = self.tasks.spawn(timeout(WORK_TIMEOUT, work).in_current_span());
-        Box::pin(async move { work.await.map_err(stopped)?.map_err(timed_out)? })
+        Box::pin(async move { work.await.map_err(cancelled)?.map_err(timed_out)? })
     }
 
     /// Takes the lease of the credentials under `key`. An error if another process holds it for [`LEASE_WAIT`].
@@ -228,7 +236,7 @@ impl Inner {
         let timed_out = || AuthError::Unavailable {
             why: format!("another process has been renewing this sign-in for {} s", LEASE_WAIT.as_secs()),
         };
-        let lease = timeout(LEASE_WAIT, self.store.lease(key, MAX_LEASE)).await.map_err(|_| timed_out())?;
+        let lease = timeout(LEASE_WAIT, self.store.lease(key, LEASE_DURATION)).await.map_err(|_| timed_out())?;
         lease.map_err(AuthError::Store)
     }
 

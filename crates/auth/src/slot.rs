@@ -1,5 +1,5 @@
-//! The state of one sign-in in this process: which credentials its requests use, and which task may read the store or
-//! renew them.
+//! A slot: the state of one sign-in in this process. It knows the credentials that requests use, and the one task that
+//! may read the store or renew the tokens.
 
 use std::sync::Arc;
 
@@ -16,13 +16,14 @@ pub(crate) struct Slot {
     nonce: ArcSwapOption<Nonce>,
     /// The error code of the last renewal, if it failed. Each request tries again, but only a new failure is reported.
     last_failure: ArcSwapOption<&'static str>,
-    /// The task that holds the permit reads the store or renews; the others wait for its result.
-    renewal: Arc<Semaphore>,
+    /// Its only permit is the slot's permit. The task that holds it reads the store or renews; the others wait.
+    permits: Arc<Semaphore>,
 }
 
 /// A slot's permit, held by one task; `None` where a task needs no permit. Dropping the last clone releases the permit.
 pub(crate) type SlotPermit = Option<Arc<OwnedSemaphorePermit>>;
 
+/// The credentials that the store had when this process last read or changed them.
 #[derive(Default)]
 enum CachedCredentials {
     /// The store has not been read yet.
@@ -30,21 +31,21 @@ enum CachedCredentials {
     Unknown,
     /// There are no credentials with tokens.
     Absent,
-    /// The store has these credentials, but the server refused their token and it cannot be renewed: requests go out
+    /// The store has these credentials, but the server refused their token, and it cannot be renewed. Requests are sent
     /// without it until the user has signed in again.
     Refused(Arc<Credentials>),
     /// Requests use these credentials.
     Present(Arc<Credentials>),
 }
 
-/// The store has to be read, or the tokens have to be renewed, before a request can use the credentials.
+/// The error of [`Slot::usable`]: a task has to read the store or renew the tokens first.
 #[derive(Debug)]
 pub(crate) struct NotReady;
 
 impl Slot {
     pub(crate) fn new(key: TokenKey) -> Self {
         let (cached, nonce, last_failure) = Default::default();
-        Self { key, cached, nonce, last_failure, renewal: Arc::new(Semaphore::new(1)) }
+        Self { key, cached, nonce, last_failure, permits: Arc::new(Semaphore::new(1)) }
     }
 
     /// Records which credentials the store has, so that requests need not read it. Credentials without tokens, such as
@@ -58,9 +59,10 @@ impl Slot {
         self.store_cached(credentials, CachedCredentials::Refused);
     }
 
-    fn store_cached(&self, credentials: Option<Arc<Credentials>>, wrap: fn(Arc<Credentials>) -> CachedCredentials) {
+    /// Caches the credentials in this variant, or [`CachedCredentials::Absent`] if they have no tokens.
+    fn store_cached(&self, credentials: Option<Arc<Credentials>>, variant: fn(Arc<Credentials>) -> CachedCredentials) {
         let with_tokens = credentials.filter(|credentials| credentials.tokens.is_some());
-        self.cached.store(Arc::new(with_tokens.map_or(CachedCredentials::Absent, wrap)));
+        self.cached.store(Arc::new(with_tokens.map_or(CachedCredentials::Absent, variant)));
     }
 
     /// Returns the cached credentials that requests use, even expired ones.
@@ -71,8 +73,8 @@ impl Slot {
         }
     }
 
-    /// Returns the cached credentials, even those that the server refused. Only a store with another access token has
-    /// seen a new sign-in or a renewal.
+    /// Returns the cached credentials, even if the server refused them. If the store has another access token by now,
+    /// the user has signed in or another process has renewed the tokens.
     pub(crate) fn last_stored(&self) -> Option<Arc<Credentials>> {
         match &**self.cached.load() {
             CachedCredentials::Present(credentials) | CachedCredentials::Refused(credentials) => {
@@ -82,7 +84,7 @@ impl Slot {
         }
     }
 
-    /// Returns the cached credentials, if they need no renewal; `None` if there are no credentials with tokens.
+    /// Returns the cached credentials if they need no renewal; `None` if the store has no tokens that requests can use.
     pub(crate) fn usable(&self) -> Result<Option<Arc<Credentials>>, NotReady> {
         match &**self.cached.load() {
             CachedCredentials::Unknown => Err(NotReady),
@@ -97,7 +99,7 @@ impl Slot {
     /// Waits until no other task reads the store or renews, and returns the permit for both.
     pub(crate) async fn permit(&self) -> SlotPermit {
         // Fails only on a closed semaphore, and this one is never closed.
-        Arc::clone(&self.renewal).acquire_owned().await.ok().map(Arc::new)
+        Arc::clone(&self.permits).acquire_owned().await.ok().map(Arc::new)
     }
 
     pub(crate) fn nonce(&self) -> Option<Arc<Nonce>> {

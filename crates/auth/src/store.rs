@@ -1,4 +1,4 @@
-//! Storage of tokens.
+//! The storage of tokens: its trait, its keys and leases, and an implementation in memory.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
-/// The key of credentials: everything that must be the same for a token to be used.
+/// The key of credentials. A request uses stored credentials only if all these fields are the same.
 ///
-/// The issuer is a part of the credentials, not of the key. So if a server moves to another issuer, the credentials of
-/// the first issuer are found and dropped, and never used with the second.
+/// The issuer is a part of the credentials, not of the key. If a server moves to another issuer, this crate finds the
+/// credentials of the old issuer and deletes them, and never sends them to the new one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TokenKey {
     /// The tenant of a hosted program, or a user's profile. Empty if there is only one.
@@ -51,7 +51,7 @@ pub(crate) fn resource(url: &Url) -> Url {
     let mut resource = url.clone();
     resource.set_query(None);
     resource.set_fragment(None);
-    // Both setters fail only for URLs without a host, which have no user either.
+    // Both setters fail only for a URL without a host, and such a URL has no user.
     let _ = resource.set_username("");
     let _ = resource.set_password(None);
     resource
@@ -73,10 +73,10 @@ pub trait TokenStore: Send + Sync {
     /// [`TokenStoreError`] when the store cannot be read.
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>>;
 
-    /// Waits until no other task, in any process, has the lease of `key`, and takes the lease. A refresh token can be
-    /// used only once, so the process that uses it holds the lease meanwhile, and only the holder changes the stored
-    /// credentials. The lease ends with [`TokenLease::release`] or after `max_time`, so that a process that dies blocks
-    /// no other. The wait itself has no bound: the caller drops the future when it has waited long enough.
+    /// Waits until no other task, in any process, has the lease of `key`, and takes the lease. Only the holder of the
+    /// lease changes the stored credentials, because a refresh token can be used only once. The lease ends with
+    /// [`TokenLease::release`], or after `max_time` if its process has died. The wait itself has no bound: the caller
+    /// drops the future when it has waited long enough.
     ///
     /// # Errors
     /// [`TokenStoreError`] when the store fails.
@@ -89,10 +89,10 @@ pub trait TokenStore: Send + Sync {
 
 /// The right to change the credentials under one key; see [`TokenStore::lease`].
 ///
-/// Once the lease has run out, [`Self::save`] and [`Self::delete`] change nothing, because another process may have
-/// written newer credentials by then.
+/// When the lease has run out, [`Self::save`] and [`Self::delete`] change nothing, because another process may have
+/// written newer credentials.
 pub trait TokenLease: Send + Sync {
-    /// Stores `credentials`, instead of the old ones.
+    /// Replaces the stored credentials.
     ///
     /// # Errors
     /// [`TokenStoreError`] when the store fails, or the lease has run out: the old credentials then stay stored.
@@ -101,7 +101,7 @@ pub trait TokenLease: Send + Sync {
     /// Deletes the credentials.
     ///
     /// # Errors
-    /// As [`Self::save`].
+    /// [`TokenStoreError`] when the store fails, or the lease has run out.
     fn delete(&self) -> BoxFuture<'_, Result<(), TokenStoreError>>;
 
     /// Gives the lease back, so that another task can take it.
@@ -158,8 +158,8 @@ impl TokenStore for MemoryTokens {
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>> {
         Box::pin(async {
             let entries = self.0.0.lock();
-            let stored = entries.iter().filter(|(_, entry)| entry.credentials.is_some());
-            Ok(stored.map(|(key, _)| key.clone()).collect())
+            let stored_entries = entries.iter().filter(|(_, entry)| entry.credentials.is_some());
+            Ok(stored_entries.map(|(key, _)| key.clone()).collect())
         })
     }
 

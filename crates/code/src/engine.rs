@@ -1,4 +1,5 @@
-//! Runs one script in QuickJS, on one thread: installs its globals and enforces its bounds.
+//! Runs one script in QuickJS, on one thread. Installs the globals of the script, and enforces its bounds. A script
+//! sends requests, such as calls of tools, to the host, and gets an answer to each.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,13 +21,14 @@ use crate::{Bounds, watch::ScriptState};
 
 /// The JavaScript that defines the globals of scripts.
 const PRELUDE: &str = include_str!("prelude.js");
-/// The stack that JavaScript may use, in bytes. It must be smaller than that of the thread, which has 2 MiB.
+/// The stack that JavaScript may use, in bytes. It must be smaller than the stack of the thread, which has 2 MiB.
 const MAX_STACK_BYTES: usize = 512 * 1024;
-/// The largest arguments of one call, in bytes.
+/// The maximum size of the arguments of one call, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
-/// How many lines of a stack trace the model sees.
+/// The maximum number of lines of a stack trace that the model sees.
 const MAX_STACK_LINES: usize = 4;
-/// How many tools a search returns if the script gives no valid number. `prelude.js` has the same default.
+/// The maximum number of tools that a search returns if the script gives no valid number. `prelude.js` has the same
+/// default.
 const DEFAULT_SEARCH_LIMIT: usize = 5;
 
 /// The features of the language that a script may use: `Date` is its only clock, and there are no files and no modules.
@@ -46,7 +48,7 @@ type Language = (
 /// A script's request to the host.
 #[derive(Debug)]
 pub(crate) struct ScriptRequest {
-    /// Tells to which request an answer belongs. The script counts its requests from 1.
+    /// The number of the request, which its answer repeats. The script counts its requests from 1.
     pub(crate) number: u32,
     pub(crate) kind: RequestKind,
 }
@@ -54,20 +56,24 @@ pub(crate) struct ScriptRequest {
 /// The kinds of requests.
 #[derive(Debug)]
 pub(crate) enum RequestKind {
+    /// Calls a tool.
     Call { selector: String, arguments: Map<String, serde_json::Value> },
+    /// Searches for tools.
     Search { query: String, limit: usize },
+    /// Asks for the description of a tool.
     Details { selector: String },
 }
 
 /// The host's answer to a request: JSON, or the error of the call.
 #[derive(Debug)]
 pub(crate) struct Answer {
+    /// The number of the request.
     pub(crate) number: u32,
     pub(crate) result: Result<String, ScriptCallError>,
 }
 
-/// Runs `code` until it and every call that it began have ended; `state` collects the output. Blocks the thread, even
-/// while the script waits for answers. Returns an error for the model if the script fails or is stopped.
+/// Runs `code` until the script and each call that it began have ended. `state` collects the output. Blocks the thread,
+/// even while the script waits for answers. If the script fails or is stopped, returns an error for the model.
 pub(crate) fn run(
     code: &str,
     bounds: Bounds,
@@ -75,7 +81,7 @@ pub(crate) fn run(
     answers: mpsc::Receiver<Answer>,
     state: Arc<ScriptState>,
 ) -> Option<String> {
-    let clock = Rc::new(Clock { remaining: Cell::new(bounds.compute), started: Cell::new(None), state });
+    let clock = Rc::new(Clock { remaining: Cell::new(bounds.compute), resumed_at: Cell::new(None), state });
     clock.resume();
     let script = Script {
         clock: Rc::clone(&clock),
@@ -85,7 +91,7 @@ pub(crate) fn run(
         bounds,
     };
     let result = script.run(code, answers);
-    result.err().map(|why| match why {
+    result.err().map(|failure| match failure {
         _ if clock.state.is_stopped() => "the script was cancelled".to_owned(),
         _ if clock.is_time_up() => compute_timeout_error(bounds),
         Failure::Threw(message) => message,
@@ -103,23 +109,26 @@ pub(crate) fn compute_timeout_error(bounds: Bounds) -> String {
 
 /// The reason why a script failed.
 enum Failure {
-    /// It threw an error: the message, and the lines that threw it.
+    /// It threw an error. The text has the message, and the lines that threw the error.
     Threw(String),
     OutOfMemory,
-    /// It waits for a promise, although it waits for no answer of the host: nothing can resolve the promise.
+    /// It waits for a promise, but for no answer of the host, so that the promise stays pending for ever.
     Stuck,
 }
 
+/// A script, and the state that its callbacks share.
 struct Script {
     clock: Rc<Clock>,
     /// How many requests have no answer yet.
     pending_requests: Rc<Cell<usize>>,
+    /// The rejected promises that the script has not handled.
     unhandled_rejections: Rc<RefCell<UnhandledRejections>>,
     request_sender: mpsc::Sender<ScriptRequest>,
     bounds: Bounds,
 }
 
 impl Script {
+    /// Creates a runtime of QuickJS with the bounds of the script, and runs `code` in it.
     fn run(self, code: &str, answers: mpsc::Receiver<Answer>) -> Result<(), Failure> {
         // Creating a runtime or a context fails only for lack of memory.
         let out_of_memory = |_: Error| Failure::OutOfMemory;
@@ -136,10 +145,11 @@ impl Script {
         context.with(|ctx| self.run_to_completion(&ctx, code, answers))
     }
 
+    /// Evaluates `code`, and then alternates between the script's pending jobs and the answers of the host.
     fn run_to_completion(self, ctx: &Ctx<'_>, code: &str, mut answers: mpsc::Receiver<Answer>) -> Result<(), Failure> {
         let (clock, pending_requests) = (Rc::clone(&self.clock), Rc::clone(&self.pending_requests));
         let unhandled_rejections = Rc::clone(&self.unhandled_rejections);
-        let settle = self.install_globals(ctx).map_err(|error| to_failure(ctx, &error))?;
+        let settle_promise = self.install_globals(ctx).map_err(|error| to_failure(ctx, &error))?;
         let mut options = EvalOptions::default();
         options.strict = false;
         // The script may use `await` at its top level.
@@ -149,7 +159,7 @@ impl Script {
         loop {
             while !clock.must_stop() && ctx.execute_pending_job() {}
             if clock.must_stop() {
-                // The function `run` replaces this reason, because it asks the clock first.
+                // `engine::run` asks the clock first, and so replaces this reason.
                 return Err(Failure::Stuck);
             }
             if let Some(Err(error)) = main.result::<Value<'_>>() {
@@ -165,12 +175,12 @@ impl Script {
             clock.resume();
             let Some(Answer { number, result }) = answer else { return Err(Failure::Stuck) };
             pending_requests.set(pending_requests.get() - 1);
-            // An empty code says that the call succeeded.
+            // `prelude.js` takes an empty code for success.
             let (error_code, text) = match result {
                 Ok(json) => ("", json),
                 Err(ScriptCallError { code, message, .. }) => (code, message),
             };
-            settle.call::<_, ()>((number, error_code, text)).map_err(|error| to_failure(ctx, &error))?;
+            settle_promise.call::<_, ()>((number, error_code, text)).map_err(|error| to_failure(ctx, &error))?;
         }
     }
 
@@ -179,14 +189,14 @@ impl Script {
         let state = Arc::clone(&self.clock.state);
         let print = Function::new(ctx.clone(), move |line: String| state.print(&line))?;
         // Returns `undefined` to the script, or the reason why the host refuses the request.
-        let ask = move |number: u32, kind: String, name: String, argument: String| {
+        let send_request = move |number: u32, kind: String, name: String, argument: String| {
             self.enqueue(number, &kind, name, argument)
         };
-        let ask = Function::new(ctx.clone(), ask)?;
-        ctx.eval::<Function<'js>, _>(PRELUDE)?.call((ask, print))
+        let send_request = Function::new(ctx.clone(), send_request)?;
+        ctx.eval::<Function<'js>, _>(PRELUDE)?.call((send_request, print))
     }
 
-    /// Sends a request of the script to the host. Returns the reason if the script may not make it.
+    /// Sends a request of the script to the host. If the script may not make the request, returns the reason.
     fn enqueue(&self, number: u32, kind: &str, name: String, argument: String) -> Option<String> {
         if argument.len() > MAX_ARGUMENT_BYTES {
             return Some(format!("the arguments of a call have at most {MAX_ARGUMENT_BYTES} bytes"));
@@ -201,7 +211,8 @@ impl Script {
             _ => RequestKind::Details { selector: name },
         };
         let max_calls = self.bounds.calls.get();
-        // The channel has room for that many requests, so sending fails only when the task no longer receives any.
+        // The channel has room for `max_calls` requests, so sending fails only when the task no longer receives
+        // requests.
         if usize::try_from(number).is_ok_and(|number| number > max_calls)
             || self.request_sender.try_send(ScriptRequest { number, kind }).is_err()
         {
@@ -212,7 +223,7 @@ impl Script {
     }
 }
 
-/// Turns an error of QuickJS into a failure: the message of what the script threw, and the lines that threw it.
+/// Converts an error of QuickJS to a failure, with the message and the lines of the script that threw it.
 fn to_failure(ctx: &Ctx<'_>, error: &Error) -> Failure {
     if matches!(error, Error::Allocation) {
         return Failure::OutOfMemory;
@@ -246,7 +257,8 @@ struct UnhandledRejections {
 }
 
 impl UnhandledRejections {
-    /// Counts a rejected promise, and stops counting it once the script handles it.
+    /// Counts a rejected promise. With `is_handled`, the script has handled an earlier one, which then no longer
+    /// counts.
     fn record(&mut self, reason: &Value<'_>, is_handled: bool) {
         if is_handled {
             self.count = self.count.saturating_sub(1);
@@ -257,6 +269,7 @@ impl UnhandledRejections {
         self.message = message.unwrap_or_else(|| "a promise was rejected".to_owned());
     }
 
+    /// Returns an error if there are rejected promises that the script has not handled.
     fn into_result(self) -> Result<(), Failure> {
         if self.count == 0 {
             return Ok(());
@@ -267,33 +280,36 @@ impl UnhandledRejections {
 
 /// Measures the time for which a script computes. It is paused while the script waits for an answer.
 struct Clock {
-    /// How long the script may still compute, counted from `started`.
+    /// How long the script may still compute, counted from `resumed_at`.
     remaining: Cell<Duration>,
     /// When the script last began to compute; `None` while it waits.
-    started: Cell<Option<Instant>>,
+    resumed_at: Cell<Option<Instant>>,
     state: Arc<ScriptState>,
 }
 
 impl Clock {
+    /// Returns whether the script must end at its next step.
     fn must_stop(&self) -> bool {
         self.state.is_stopped() || self.is_time_up()
     }
 
     /// Returns whether the script has used up its time.
     fn is_time_up(&self) -> bool {
-        self.started.get().is_some_and(|started| started.elapsed() >= self.remaining.get())
+        self.resumed_at.get().is_some_and(|resumed_at| resumed_at.elapsed() >= self.remaining.get())
     }
 
+    /// Stops the measurement while the script waits for an answer.
     fn pause(&self) {
-        if let Some(started) = self.started.take() {
-            self.remaining.set(self.remaining.get().saturating_sub(started.elapsed()));
+        if let Some(resumed_at) = self.resumed_at.take() {
+            self.remaining.set(self.remaining.get().saturating_sub(resumed_at.elapsed()));
         }
         self.state.set_deadline(None);
     }
 
+    /// Continues the measurement, and sets the new deadline.
     fn resume(&self) {
         let now = Instant::now();
-        self.started.set(Some(now));
+        self.resumed_at.set(Some(now));
         self.state.set_deadline(now.checked_add(self.remaining.get()));
     }
 }

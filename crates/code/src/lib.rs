@@ -1,14 +1,14 @@
 //! Runs scripts of models in a sandbox.
 //!
-//! [`QuickJs`] is the [`Interpreter`] for a server that [`Host::scripts`](toolrack_host::Host::scripts) makes:
-//! JavaScript that calls tools as functions, several at once if the script wants, and shows the model only the script's
-//! output. A script has the language and its tools: no files, no network, no modules, no timers, no other thread.
+//! [`QuickJs`] is the [`Interpreter`] for a server that [`Host::scripts`](toolrack_host::Host::scripts) makes. It runs
+//! JavaScript that calls tools as functions, several at once if the script wants. The model sees only the output of the
+//! script. A script has only the language and its tools: no files, no network, no modules, no timers, no other thread.
 //!
 //! The modules:
 //! - `run` starts a thread for a script, receives the script's requests from that thread, makes the calls with
 //!   [`ScriptTools`] of `toolrack-host`, and sends the answers back.
 //! - `engine` runs on that thread, with QuickJS and the one script.
-//! - `watch` is the state that both share: the output, the deadline, and whether one of them has ended.
+//! - `watch` is the state that `run` and `engine` share: the output, the deadline, and whether one of them has ended.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -44,8 +44,8 @@ use crate::watch::AbandonedThreads;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// How long the script may compute in total. The time for which it waits for tools does not count: each call has
-    /// its own time-outs. Default 10 s.
+    /// How long the script may compute in total. The time for which it waits for tools does not count, because each
+    /// call has its own time-outs. Default 10 s.
     pub compute: Duration,
     /// How much memory the script may use, in bytes. Default 64 MiB.
     pub memory: usize,
@@ -71,15 +71,15 @@ impl Default for Bounds {
 
 /// JavaScript in QuickJS: a fresh interpreter for each script, on a thread of its own.
 ///
-/// QuickJS ends a script at its next step once its time is over or its caller stops waiting. Some steps take very long,
-/// such as comparing long texts again and again: the caller then gets its answer at once, and the thread continues
-/// until that step is done. While four such threads of one `QuickJs` and its clones still run, further scripts are
-/// refused. A dropped runtime and an exiting process do not wait for these threads.
+/// When the time of a script is over, or its caller stops waiting, QuickJS ends the script at its next step. Some steps
+/// take very long, such as comparing long texts. The caller then gets its answer at once, and the thread, now
+/// abandoned, continues until that step is done. While four abandoned threads of one `QuickJs` and its clones run, it
+/// refuses further scripts. A dropped runtime and an exiting process do not wait for these threads.
 #[derive(Clone, Debug)]
 pub struct QuickJs {
     bounds: Bounds,
     manual: String,
-    abandoned: AbandonedThreads,
+    abandoned_threads: AbandonedThreads,
 }
 
 impl QuickJs {
@@ -94,7 +94,7 @@ impl QuickJs {
             compute.as_secs_f32(),
             memory / (1024 * 1024),
         );
-        Self { bounds, manual, abandoned: AbandonedThreads::default() }
+        Self { bounds, manual, abandoned_threads: AbandonedThreads::default() }
     }
 }
 
@@ -110,16 +110,17 @@ impl Interpreter for QuickJs {
     }
 
     fn signature(&self, server: &str, tool: &str, parameters: &[String], result: &str) -> String {
-        let object = if parameters.is_empty() { String::new() } else { format!("{{ {} }}", parameters.join(", ")) };
-        format!("tools{}{}({object}): {result}", member_access(server), member_access(tool))
+        let argument_object =
+            if parameters.is_empty() { String::new() } else { format!("{{ {} }}", parameters.join(", ")) };
+        format!("tools{}{}({argument_object}): {result}", member_access(server), member_access(tool))
     }
 
     fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, ScriptOutput> {
-        Box::pin(run::run(code, tools, self.bounds, &self.abandoned))
+        Box::pin(run::run(code, tools, self.bounds, &self.abandoned_threads))
     }
 }
 
-/// Accesses a member: `.name`, or `["name"]` if `name` is not an identifier.
+/// Returns the JavaScript that accesses a member: `.name`, or `["name"]` if `name` is not an identifier.
 fn member_access(name: &str) -> String {
     let is_identifier = name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_' || char == '$');
     if is_identifier && !name.starts_with(|first: char| first.is_ascii_digit()) && !name.is_empty() {

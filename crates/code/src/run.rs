@@ -20,10 +20,10 @@ pub(crate) async fn run(
     code: String,
     tools: ScriptTools,
     bounds: Bounds,
-    abandoned: &AbandonedThreads,
+    abandoned_threads: &AbandonedThreads,
 ) -> ScriptOutput {
     let state = Arc::new(ScriptState::new(bounds.output));
-    let error = run_on_thread(code, tools, bounds, abandoned, &state).await;
+    let error = run_on_thread(code, tools, bounds, abandoned_threads, &state).await;
     ScriptOutput { text: state.take_text(), error }
 }
 
@@ -32,59 +32,61 @@ async fn run_on_thread(
     code: String,
     tools: ScriptTools,
     bounds: Bounds,
-    abandoned: &AbandonedThreads,
+    abandoned_threads: &AbandonedThreads,
     state: &Arc<ScriptState>,
 ) -> Option<String> {
-    if let Err(refusal) = abandoned.wait_for_capacity().await {
+    if let Err(refusal) = abandoned_threads.wait_for_capacity().await {
         return Some(refusal);
     }
-    // The request channel has room for every request that a script may make, so that the script never waits to send
-    // one. The answer channel has room for one, so that answers do not pile up while the script computes.
+    // The request channel has room for all requests that a script may make, so that the script never waits to send a
+    // request. The answer channel has room for one answer, so that answers do not pile up while the script computes.
     let (request_sender, mut requests) = mpsc::channel(bounds.calls.get());
     let (answer_sender, answers) = mpsc::channel(1);
     let (result_sender, mut thread_result) = oneshot::channel();
-    let (_wait_guard, thread_guard) = abandoned.guards(state);
-    let script = {
+    let (_wait_guard, thread_guard) = abandoned_threads.guards(state);
+    let run_script = {
         let state = Arc::clone(state);
         move || {
             let error = engine::run(&code, bounds, request_sender, answers, state);
-            // Drop the guard before reporting the end: a caller that then starts another script must not find this
-            // thread still counted.
+            // Drops the guard before reporting the end. A caller that then starts another script must not find that
+            // this thread still counts as running.
             drop(thread_guard);
-            // Fails if the task no longer waits.
+            // Fails if the task no longer waits for the script.
             let _ = result_sender.send(error);
         }
     };
-    // Start a thread of the system, not a blocking thread of tokio: a runtime that shuts down waits for its blocking
-    // threads, and the process waits with it.
-    if let Err(error) = thread::Builder::new().name("script".to_owned()).stack_size(THREAD_STACK_BYTES).spawn(script) {
+    // Not a blocking thread of tokio: a runtime that shuts down waits for its blocking threads, and the process waits
+    // with it.
+    if let Err(error) =
+        thread::Builder::new().name("script".to_owned()).stack_size(THREAD_STACK_BYTES).spawn(run_script)
+    {
         return Some(format!("the script was not run, because no thread could be started: {error}"));
     }
-    let calls = futures::stream::poll_fn(|context| requests.poll_recv(context))
-        // Run each call in its own task, so that it ends and frees its locks even while the script takes no answer.
+    let answer_requests = futures::stream::poll_fn(|context| requests.poll_recv(context))
+        // Each call runs in its own task, so that it ends and frees its locks even while the script takes no answer.
         .map(|request| run_in_own_task(perform(tools.clone(), request)))
         .buffer_unordered(bounds.parallel.get())
         .for_each(|answer| async {
-            // Fails if the script has ended, and needs no answer.
+            // Fails if the script has ended. It then needs no answer.
             let _ = answer_sender.send(answer).await;
         });
-    let completed = async {
+    let end_of_script = async {
         tokio::select! {
             error = &mut thread_result => error,
-            // The calls end when the script drops its sender; the script is then about to end.
-            () = calls => thread_result.await,
+            // The stream of requests ends when the script drops its sender, directly before it ends.
+            () = answer_requests => thread_result.await,
         }
     };
     tokio::select! {
         biased;
-        error = completed => {
+        error = end_of_script => {
             error.unwrap_or_else(|_| Some("the interpreter failed; write the script in another way".to_owned()))
         }
         () = state.wait_until_overdue() => Some(engine::compute_timeout_error(bounds)),
     }
 }
 
-/// Does what a script requests, and returns the answer for it.
+/// Performs a request of a script, and returns the answer.
 async fn perform(tools: ScriptTools, ScriptRequest { number, kind }: ScriptRequest) -> Answer {
     let result = match kind {
         RequestKind::Call { selector, arguments } => tools.call(&selector, arguments).await,

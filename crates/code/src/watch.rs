@@ -1,9 +1,9 @@
-//! Watches a script from outside its thread, and ends the wait for one that does not stop.
+//! Watches a script from outside its thread, and ends the wait for a script that does not stop.
 //!
-//! QuickJS calls its interrupt handler only between the steps of a script, and one step, such as searching one long
-//! text for another, can take arbitrarily long. So the task that waits for a script has a clock of its own, and stops
-//! waiting when the time is up. The abandoned thread runs until its step is done, and counts against a limit until
-//! then.
+//! QuickJS calls its interrupt handler only between the steps of a script. One step, such as searching one long text
+//! for another, can take arbitrarily long. So the task that waits for a script has a clock of its own, and stops
+//! waiting when the time is up. The thread is then abandoned: it runs until its step is done, and counts against a
+//! limit until then.
 
 use std::{
     sync::{
@@ -19,12 +19,12 @@ use tokio::{
     time::{sleep_until, timeout},
 };
 
-/// After the deadline of a script, its task waits this much longer for the thread to report that the time is up.
-const GRACE: Duration = Duration::from_millis(250);
-/// The most threads that may be abandoned at once. While there are this many, no script starts.
+/// How long after the deadline of a script its task still waits for the thread to report that the time is up.
+const OVERDUE_TIME: Duration = Duration::from_millis(250);
+/// The maximum number of abandoned threads. While there are this many, no script starts.
 const MAX_ABANDONED: usize = 4;
-/// How long a new script waits for an abandoned thread to end. Most end at once, because their callers cancelled them
-/// between two steps.
+/// How long a new script waits for an abandoned thread to end. Most such threads end at once, because their step is
+/// short.
 const ABANDONED_THREAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state that the thread of a script shares with the task that waits for it.
@@ -44,41 +44,44 @@ impl ScriptState {
         Self { stopped: AtomicBool::new(false), deadline: watch::Sender::new(None), output: Mutex::new(output) }
     }
 
+    /// Returns whether the script must end at its next step, because its task has stopped waiting.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Records that the script computes, and may do so until `end`. `None` means that it waits for an answer, or has no
-    /// deadline.
-    pub(crate) fn set_deadline(&self, end: Option<Instant>) {
-        self.deadline.send_replace(end);
+    /// Records that the script computes, and may do so until `deadline`. `None` means that it waits for an answer, or
+    /// has no deadline.
+    pub(crate) fn set_deadline(&self, deadline: Option<Instant>) {
+        self.deadline.send_replace(deadline);
     }
 
+    /// Appends a line to the output, up to the limit.
     pub(crate) fn print(&self, line: &str) {
         self.output.lock().print(line);
     }
 
-    /// Takes what the script has printed so far.
+    /// Takes the text that the script has printed so far.
     pub(crate) fn take_text(&self) -> String {
         std::mem::take(&mut self.output.lock().text)
     }
 
-    /// Waits until the script's time has been up for [`GRACE`]. Never completes while the script waits for an answer.
+    /// Waits until the script's time has been up for [`OVERDUE_TIME`]. Never completes while the script waits for an
+    /// answer.
     pub(crate) async fn wait_until_overdue(&self) {
-        let mut deadline = self.deadline.subscribe();
+        let mut deadline_receiver = self.deadline.subscribe();
         loop {
-            let end = *deadline.borrow_and_update();
-            let time_up = async {
-                match end {
-                    Some(end) => sleep_until((end + GRACE).into()).await,
+            let deadline = *deadline_receiver.borrow_and_update();
+            let overdue = async {
+                match deadline {
+                    Some(deadline) => sleep_until((deadline + OVERDUE_TIME).into()).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                // The script's clock is real time, but a test can pause tokio's clock, which then runs ahead. So
-                // compare with real time too.
-                () = time_up => if end.is_some_and(|end| end.elapsed() >= GRACE) { return },
-                _ = deadline.changed() => {}
+                // The script is measured in real time. In a test, tokio's paused clock runs ahead, so this also
+                // compares with real time.
+                () = overdue => if deadline.is_some_and(|deadline| deadline.elapsed() >= OVERDUE_TIME) { return },
+                _ = deadline_receiver.changed() => {}
             }
         }
     }
@@ -89,14 +92,12 @@ impl ScriptState {
 pub(crate) struct AbandonedThreads(watch::Sender<usize>);
 
 impl AbandonedThreads {
-    /// Waits until few enough threads are abandoned for a new script to start, for at most a second.
+    /// Waits, for at most a second, until fewer than [`MAX_ABANDONED`] threads are abandoned.
     ///
     /// # Errors
-    /// A text for the model, if there are still too many.
+    /// A text for the model, if there are still too many abandoned threads.
     pub(crate) async fn wait_for_capacity(&self) -> Result<(), String> {
-        match timeout(ABANDONED_THREAD_TIMEOUT, self.0.subscribe().wait_for(|abandoned| *abandoned < MAX_ABANDONED))
-            .await
-        {
+        match timeout(ABANDONED_THREAD_TIMEOUT, self.0.subscribe().wait_for(|count| *count < MAX_ABANDONED)).await {
             Ok(_) => Ok(()),
             Err(_) => Err(format!(
                 "no script can run now: {MAX_ABANDONED} scripts that were ended still compute; try again in a moment"
@@ -106,50 +107,50 @@ impl AbandonedThreads {
 
     /// Returns a guard for the task that waits for a script, and one for the script's thread.
     pub(crate) fn guards(&self, state: &Arc<ScriptState>) -> (WaitGuard, ThreadGuard) {
-        let is_one_dropped = Arc::new(AtomicBool::new(false));
+        let is_other_dropped = Arc::new(AtomicBool::new(false));
         let wait_guard = WaitGuard {
             state: Arc::clone(state),
-            abandoned: self.clone(),
-            is_one_dropped: Arc::clone(&is_one_dropped),
+            abandoned_threads: self.clone(),
+            is_other_dropped: Arc::clone(&is_other_dropped),
         };
-        (wait_guard, ThreadGuard { abandoned: self.clone(), is_one_dropped })
+        (wait_guard, ThreadGuard { abandoned_threads: self.clone(), is_other_dropped })
     }
 }
 
-/// Held by the task that waits for a script. Dropping it ends the script at its next step; until then, its thread
-/// counts as abandoned.
+/// The guard that the task holds while it waits for a script. Dropping it ends the script at its next step. Until then,
+/// the thread of the script counts as abandoned.
 #[derive(Debug)]
 pub(crate) struct WaitGuard {
     state: Arc<ScriptState>,
-    abandoned: AbandonedThreads,
-    /// Shared by both guards of a script: whether one of them was dropped.
-    is_one_dropped: Arc<AtomicBool>,
+    abandoned_threads: AbandonedThreads,
+    /// Whether the other guard was dropped before this one. Both guards of a script share it.
+    is_other_dropped: Arc<AtomicBool>,
 }
 
 impl Drop for WaitGuard {
     fn drop(&mut self) {
         self.state.stopped.store(true, Ordering::Relaxed);
         // Both guards swap the flag under the lock of the count, so that the count never falls below zero.
-        self.abandoned.0.send_modify(|abandoned| {
-            if !self.is_one_dropped.swap(true, Ordering::Relaxed) {
-                *abandoned += 1;
+        self.abandoned_threads.0.send_modify(|count| {
+            if !self.is_other_dropped.swap(true, Ordering::Relaxed) {
+                *count += 1;
             }
         });
     }
 }
 
-/// Held by the thread of a script for as long as the thread runs.
+/// The guard that the thread of a script holds for as long as it runs.
 #[derive(Debug)]
 pub(crate) struct ThreadGuard {
-    abandoned: AbandonedThreads,
-    is_one_dropped: Arc<AtomicBool>,
+    abandoned_threads: AbandonedThreads,
+    is_other_dropped: Arc<AtomicBool>,
 }
 
 impl Drop for ThreadGuard {
     fn drop(&mut self) {
-        self.abandoned.0.send_modify(|abandoned| {
-            if self.is_one_dropped.swap(true, Ordering::Relaxed) {
-                *abandoned -= 1;
+        self.abandoned_threads.0.send_modify(|count| {
+            if self.is_other_dropped.swap(true, Ordering::Relaxed) {
+                *count -= 1;
             }
         });
     }
@@ -165,11 +166,12 @@ struct Output {
 }
 
 impl Output {
+    /// Appends a line. At the limit, cuts it and adds a note for the model.
     fn print(&mut self, line: &str) {
         if self.remaining == 0 {
             return;
         }
-        // One byte is for the line end.
+        // `<` and not `<=`: one byte is for the line end.
         if line.len() < self.remaining {
             self.text.push_str(line);
             self.text.push('\n');

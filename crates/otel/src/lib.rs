@@ -1,8 +1,8 @@
-//! Sends spans to an OpenTelemetry collector, and passes the trace of a call on to the server of the call ([`Tracer`]).
+//! Sends spans and metrics to an OpenTelemetry collector, and passes the trace of a call on to the server of the call.
 //! There are spans for turns with a model (`turn`, `model`), calls (`call`) and connects (`connect`).
 //!
-//! - [`Exporter::layer`] receives the spans of host and agent. A thread of the [`Exporter`] sends them to the collector
-//!   in batches.
+//! - [`Exporter::layer`] receives the spans of the host and the agent. A thread of the [`Exporter`] sends them to the
+//!   collector in batches.
 //! - [`Exporter::tracer`] returns a [`Tracer`]. It makes the span of a call a child of the span that the caller's
 //!   [`TraceContext`] names, and returns the context for the call's server.
 //! - [`MetricsExporter`] reads metrics of the program at an interval and sends them to the collector.
@@ -50,10 +50,10 @@ use tracing::{Span, Subscriber, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, filter::Targets, registry::LookupSpan};
 
-/// How long to wait for the last spans or metrics to be sent.
+/// The maximum time for sending the last spans or metrics.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The prefix of the targets whose spans are exported: the crates of this workspace.
+/// The prefix of the `tracing` targets whose spans are exported: the names of Toolrack's crates begin with it.
 const TARGET_PREFIX: &str = "toolrack";
 
 /// The reason why an exporter cannot be built.
@@ -69,11 +69,12 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Creates an exporter that sends spans as `service` to `endpoint`, the full URL with its path. Without one, it
-    /// sends them to the endpoint that the environment names.
+    /// Creates an exporter that sends spans to `endpoint`, the full URL with its path. Without `endpoint`, it sends
+    /// them to the endpoint that the environment names. `service` is the service name of the spans.
     ///
     /// # Errors
-    /// If `endpoint` or a variable of the environment is invalid. Whether a collector listens is not checked.
+    /// [`ExporterError`] when `endpoint` or a variable of the environment is invalid. No error says whether a collector
+    /// listens.
     pub fn new(service: &str, endpoint: Option<&str>) -> Result<Self, ExporterError> {
         let exporter = SpanExporter::builder().with_http();
         let exporter = match endpoint {
@@ -87,13 +88,13 @@ impl Exporter {
         Ok(Self { provider })
     }
 
-    /// Returns a layer for a subscriber, which exports the spans of Toolrack's own crates, from level `INFO` on.
+    /// Returns a layer for a subscriber. It exports the spans of Toolrack's own crates, from level `INFO` on.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
     {
-        let own_targets = Targets::new().with_target(TARGET_PREFIX, LevelFilter::INFO);
-        tracing_opentelemetry::layer().with_tracer(self.provider.tracer(TARGET_PREFIX)).with_filter(own_targets)
+        let toolrack_targets = Targets::new().with_target(TARGET_PREFIX, LevelFilter::INFO);
+        tracing_opentelemetry::layer().with_tracer(self.provider.tracer(TARGET_PREFIX)).with_filter(toolrack_targets)
     }
 
     /// Returns the tracer for a [`Host`](toolrack_host::Host), which passes traces on to the host's servers.
@@ -110,7 +111,7 @@ impl Exporter {
     }
 }
 
-/// Returns the description of this program that goes with all spans and metrics: its service name and version.
+/// Returns the resource of all spans and metrics: the service name and the version of this program.
 fn resource(service: &str) -> Resource {
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     Resource::builder().with_service_name(service.to_owned()).with_attribute(version).build()
@@ -127,7 +128,8 @@ impl toolrack_host::Tracer for Tracer {
         if let Some(caller_context) = caller_context {
             let fields: HashMap<String, String> =
                 caller_context.fields().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-            // This fails if the subscriber lacks the layer of this exporter. The server then gets the caller's context.
+            // This fails if the subscriber does not have the layer of this exporter. The server then gets the caller's
+            // context.
             let _ = span.set_parent(self.propagator.extract(&fields));
         }
         let context = span.context();

@@ -1,4 +1,4 @@
-//! Sends metrics to a collector. Other parts of the program count; the exporter reads the values at an interval.
+//! Sends metrics to a collector. Other parts of the program count the values. The exporter reads them at an interval.
 
 use std::{fmt, time::Duration};
 
@@ -17,10 +17,11 @@ use crate::{
     variables::{BadVariable, Signal},
 };
 
-/// The most series of one metric. All further series are combined into one, with the label `otel.metric.overflow`.
+/// The maximum number of series of one metric. All further series are combined into one, with the label
+/// `otel.metric.overflow`.
 const MAX_SERIES: usize = 20_000;
 
-/// A metric, and how its values are read.
+/// A metric, with the function that reads its values.
 pub struct Measure {
     /// The name of the metric.
     pub name: &'static str,
@@ -64,9 +65,9 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Reads the pace from the environment; `variable` returns the value of the variable with a name. Returns `None` if
-    /// no metrics are to be sent, because the environment names no collector, or because `OTEL_METRICS_EXPORTER` is
-    /// `none` or `OTEL_SDK_DISABLED` is `true`.
+    /// Reads the pace from the environment: `variable` gets the name of a variable, and returns its value. Returns
+    /// `None` if the environment names no collector, or switches metrics off with `OTEL_METRICS_EXPORTER=none` or
+    /// `OTEL_SDK_DISABLED=true`.
     ///
     /// # Errors
     /// [`BadVariable`] names the variable, its value, and what the value should be.
@@ -89,18 +90,19 @@ impl Pace {
 }
 
 /// Reads metrics at an interval and sends them, from its own thread. It drops values that it cannot send or that the
-/// collector refuses; the next reading has the newer values.
+/// collector refuses. The next reading has the newer values.
 #[derive(Debug)]
 pub struct MetricsExporter {
     provider: SdkMeterProvider,
 }
 
 impl MetricsExporter {
-    /// Creates an exporter that sends `measures` as `service` to `endpoint`, the full URL with its path. Without one,
-    /// it sends them to the endpoint that the environment names.
+    /// Creates an exporter that sends `measures` to `endpoint`, the full URL with its path. Without `endpoint`, it
+    /// sends them to the endpoint that the environment names. `service` is the service name of the metrics.
     ///
     /// # Errors
-    /// If `endpoint` or a variable of the environment is invalid. Whether a collector listens is not checked.
+    /// [`ExporterError`] when `endpoint` or a variable of the environment is invalid. No error says whether a collector
+    /// listens.
     pub fn new(
         service: &str,
         endpoint: Option<&str>,

@@ -1,4 +1,5 @@
-//! Reads the standard variables that decide whether something is sent to a collector.
+//! Reads the standard variables of the environment that decide whether a signal (traces or metrics) is sent to a
+//! collector.
 
 /// A variable of the environment has a value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,11 +11,13 @@ pub struct BadVariable {
     pub(crate) expected: &'static str,
 }
 
-/// What is sent, with the variables for it alone.
+/// A kind of data that is sent, with the variables that configure only this kind.
 pub(crate) struct Signal {
     /// Its name in messages.
     pub(crate) name: &'static str,
+    /// The variable that names the exporter of this signal.
     pub(crate) exporter_variable: &'static str,
+    /// The variable that names the collector's endpoint for this signal.
     pub(crate) endpoint_variable: &'static str,
 }
 
@@ -30,11 +33,11 @@ impl Signal {
         endpoint_variable: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     };
 
-    /// Returns whether the environment wants the signal to be sent; `variable` returns the value of the variable with a
-    /// name. An empty value counts as none.
+    /// Returns whether the environment wants the signal to be sent: `variable` gets the name of a variable, and returns
+    /// its value. An empty value counts as none.
     ///
     /// # Errors
-    /// When the variable for the exporter names one that Toolrack does not have.
+    /// [`BadVariable`] when the variable for the exporter names an exporter that Toolrack does not have.
     pub(crate) fn is_sent(&self, variable: impl Fn(&str) -> Option<String>) -> Result<bool, BadVariable> {
         let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is_disabled = non_empty("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -55,8 +58,9 @@ impl Signal {
     }
 }
 
-/// Returns whether the environment wants traces to be sent: it names a collector, and neither `OTEL_TRACES_EXPORTER` is
-/// `none` nor `OTEL_SDK_DISABLED` is `true`. `variable` returns the value of the variable with a name.
+/// Returns whether the environment wants traces to be sent: it names a collector, and does not switch traces off with
+/// `OTEL_TRACES_EXPORTER=none` or `OTEL_SDK_DISABLED=true`. `variable` gets the name of a variable, and returns its
+/// value.
 ///
 /// # Errors
 /// [`BadVariable`] names the variable, its value, and what the value should be.

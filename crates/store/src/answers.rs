@@ -26,7 +26,7 @@ pub struct StandingAnswer {
     pub definition: DefinitionHash,
     /// Whether the user allowed all tools that the server had then.
     pub of_server: bool,
-    /// The origin of the call that the user was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
+    /// The way of the call about which the host asked the user: `cli`, `daemon`, `gateway`, `agent`, `program`.
     pub way: String,
     /// When the user answered, in seconds since 1970.
     pub answered_at: i64,
@@ -34,9 +34,10 @@ pub struct StandingAnswer {
     pub owner: Option<Owner>,
 }
 
+/// The columns `server`, `tool`, `definition`, `of_server`, `way`, `answered_at`, `owner` and `owner_name`.
 type Row = (String, String, Vec<u8>, bool, String, i64, String, Option<String>);
 
-/// Returns the key by which rows name `principal` as the owner of an answer; empty for the user of the machine.
+/// Returns the key of `principal` in the column `owner`; empty for the user of the machine.
 fn owner_key(principal: &Principal) -> String {
     Owner::of(principal).map_or_else(String::new, |owner| owner.key)
 }
@@ -46,13 +47,13 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn answers(&self, whose: OwnerFilter<'_>) -> Result<Vec<StandingAnswer>, StoreError> {
+    pub async fn answers(&self, owner_filter: OwnerFilter<'_>) -> Result<Vec<StandingAnswer>, StoreError> {
         let rows: Vec<Row> = query(
             "SELECT server, tool, definition, of_server, way, answered_at, owner, owner_name FROM answers \
              WHERE ($1 IS NULL OR owner IN ('', $1)) ORDER BY server, tool, answered_at, owner",
         )
-        .bind(whose.key())
-        .fetch_all(&mut self.read("reading answers").await?)
+        .bind(owner_filter.key())
+        .fetch_all(&mut self.begin_read("reading answers").await?)
         .await?;
         let answers =
             rows.into_iter().filter_map(|(server, tool, definition, of_server, way, answered_at, owner, name)| {
@@ -65,8 +66,8 @@ impl Store {
     }
 
     /// Deletes all answers, or only the answers about `server`, or about its tool `tool`. Records in the [audit
-    /// log](crate::audit) that `caller` did this, in the same transaction. With [`OwnerFilter::Of`], deletes only
-    /// answers that cover only calls of that principal. Returns how many answers it deleted.
+    /// log](crate::audit) that `caller` did this, in the same transaction. With [`OwnerFilter::Of`], keeps answers that
+    /// also cover calls of other principals. Returns how many answers it deleted.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -74,63 +75,68 @@ impl Store {
         &self,
         server: Option<&str>,
         tool: Option<&str>,
-        whose: OwnerFilter<'_>,
+        owner_filter: OwnerFilter<'_>,
         caller: &Caller,
     ) -> Result<usize, StoreError> {
         let operation = "taking answers back";
         let mut transaction = self.begin(operation).await?;
-        let deleted: Vec<(String, String)> = query(
+        let deleted_answers: Vec<(String, String)> = query(
             "DELETE FROM answers WHERE ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2) \
              AND ($3 IS NULL OR owner = $3) RETURNING server, tool",
         )
         .bind(server)
         .bind(tool)
-        .bind(whose.key())
+        .bind(owner_filter.key())
         .fetch_all(&mut transaction)
         .await?;
         let now = Utc::now().timestamp_millis();
-        let rows: Vec<_> =
-            deleted.iter().map(|(server, tool)| (now, Entry::of_withdrawn_answer(caller, server, tool))).collect();
+        let rows: Vec<_> = deleted_answers
+            .iter()
+            .map(|(server, tool)| (now, Entry::of_withdrawn_answer(caller, server, tool)))
+            .collect();
         append(&mut transaction, &rows).await?;
         transaction.commit().await?;
-        Ok(deleted.len())
+        Ok(deleted_answers.len())
     }
 
-    /// Deletes the answers that cover only calls of one principal, a member who was removed. `key` is the
-    /// [key](Principal::key) of that principal.
+    /// Deletes the answers that cover only the calls of a removed member. `key` is the [key](Principal::key) of that
+    /// member.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn forget_answers_of(&self, key: &str) -> Result<(), StoreError> {
         let operation = "taking answers back";
         let mut transaction = self.begin(operation).await?;
-        let deleted = query("DELETE FROM answers WHERE owner = $1 AND owner <> ''").bind(key);
-        deleted.execute(&mut transaction).await?;
+        let delete_answers = query("DELETE FROM answers WHERE owner = $1 AND owner <> ''").bind(key);
+        delete_answers.execute(&mut transaction).await?;
         transaction.commit().await
     }
 
-    /// Returns a description of the answer that covers the call. An answer for the calls of all principals, whose owner
-    /// is empty, comes first.
-    async fn find_answer(&self, about: AnswerQuery<'_>) -> Result<Option<String>, StoreError> {
+    /// Returns a description of the answer that covers the call. Prefers an answer for the calls of all principals: its
+    /// owner is empty, so it is first in the order of owners.
+    async fn find_answer(&self, answer_query: AnswerQuery<'_>) -> Result<Option<String>, StoreError> {
         let row: Option<(bool, i64)> = query(
             "SELECT of_server, answered_at FROM answers WHERE server = $1 AND fingerprint = $2 AND tool = $3 AND definition = $4 \
              AND owner IN ('', $5) ORDER BY owner LIMIT 1",
         )
-        .bind(about.server.as_str())
-        .bind(about.fingerprint)
-        .bind(about.tool)
-        .bind(&about.definition.as_bytes()[..])
-        .bind(owner_key(about.principal))
-        .fetch_optional(&mut self.read("reading an answer").await?)
+        .bind(answer_query.server.as_str())
+        .bind(answer_query.fingerprint)
+        .bind(answer_query.tool)
+        .bind(&answer_query.definition.as_bytes()[..])
+        .bind(owner_key(answer_query.principal))
+        .fetch_optional(&mut self.begin_read("reading an answer").await?)
         .await?;
-        Ok(row.map(|(of_server, at)| {
+        Ok(row.map(|(of_server, answered_at)| {
             // Only a damaged row has a time that is no date.
-            let date = DateTime::from_timestamp(at, 0).map(|at| at.format("%Y-%m-%d").to_string()).unwrap_or_default();
+            let date = DateTime::from_timestamp(answered_at, 0)
+                .map(|answered_at| answered_at.format("%Y-%m-%d").to_string())
+                .unwrap_or_default();
             let scope = if of_server { "all tools of this server" } else { "this tool" };
             format!("a user said `always` on {date}, for {scope}")
         }))
     }
 
+    /// Stores an answer: one row for each tool that it covers.
     async fn insert_answer(&self, answer: NewAnswer<'_>) -> Result<(), StoreError> {
         let operation = "remembering an answer";
         let now = Utc::now().timestamp();
@@ -161,15 +167,15 @@ impl Store {
 }
 
 impl Answers for Store {
-    fn recall<'a>(&'a self, about: AnswerQuery<'a>) -> BoxFuture<'a, Option<String>> {
+    fn recall<'a>(&'a self, answer_query: AnswerQuery<'a>) -> BoxFuture<'a, Option<String>> {
         let store = self.clone();
-        let AnswerQuery { server, fingerprint, tool, definition, principal } = about;
+        let AnswerQuery { server, fingerprint, tool, definition, principal } = answer_query;
         let (server, fingerprint, tool) = (server.clone(), fingerprint.to_owned(), tool.to_owned());
         let principal = principal.clone();
         Box::pin(run_in_own_task(async move {
             let (server, fingerprint, tool, principal) = (&server, &*fingerprint, &*tool, &principal);
-            let about = AnswerQuery { server, fingerprint, tool, definition, principal };
-            store.find_answer(about).await.unwrap_or_else(|error| {
+            let answer_query = AnswerQuery { server, fingerprint, tool, definition, principal };
+            store.find_answer(answer_query).await.unwrap_or_else(|error| {
                 tracing::warn!("{error}; the user is asked");
                 None
             })
@@ -184,11 +190,11 @@ impl Answers for Store {
         Box::pin(run_in_own_task(async move {
             let (server, fingerprint, tools, principal) = (&server, &*fingerprint, &*tools, principal.as_ref());
             let answer = NewAnswer { server, fingerprint, tools, of_server, principal, by };
-            let stored = store.insert_answer(answer).await;
-            if let Err(error) = &stored {
+            let result = store.insert_answer(answer).await;
+            if let Err(error) = &result {
                 tracing::warn!("{error}; the answer is valid only until the program ends");
             }
-            stored.is_ok()
+            result.is_ok()
         }))
     }
 }

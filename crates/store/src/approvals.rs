@@ -1,5 +1,5 @@
-//! Stores the trust in projects: which of their entries a user agreed to run. A project is a folder whose configuration
-//! file brings servers; an entry is what such a file says of one server.
+//! Stores the trust in projects: the entries that a user agreed to run. A project is a folder whose configuration file
+//! brings servers. An entry is the part of such a file that configures one server.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub struct Approval {
     pub name: String,
     /// The hash of the entry's content.
     pub hash: String,
-    /// What the user saw when agreeing, to compare with when the content changes.
+    /// The text that the user saw when agreeing. If the content changes, the new text is compared with it.
     pub shown: String,
     /// When the user agreed, in seconds since 1970.
     pub approved_at: i64,
@@ -36,6 +36,7 @@ impl Approval {
     }
 }
 
+/// The columns `project`, `name`, `hash`, `shown` and `approved_at`.
 type Row = (String, String, String, String, i64);
 
 impl From<Row> for Approval {
@@ -80,17 +81,17 @@ impl Store {
     /// there was one.
     ///
     /// # Errors
-    /// As [`Self::approve`].
+    /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
     pub async fn revoke(&self, project: &Path, name: &str, caller: &Caller) -> Result<bool, StoreError> {
         let operation = "taking an approval back";
         let project = path_text(project)?;
         let mut transaction = self.begin(operation).await?;
-        let deleted = query("DELETE FROM approvals WHERE project = $1 AND name = $2")
+        let deleted_rows = query("DELETE FROM approvals WHERE project = $1 AND name = $2")
             .bind(project)
             .bind(name)
             .execute(&mut transaction)
             .await?;
-        let existed = deleted > 0;
+        let existed = deleted_rows > 0;
         if existed {
             let entry = Entry::of_trust("untrusted", caller, project, name, None);
             append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
@@ -106,12 +107,13 @@ impl Store {
     pub async fn approvals(&self) -> Result<Vec<Approval>, StoreError> {
         let rows: Vec<Row> =
             query("SELECT project, name, hash, shown, approved_at FROM approvals ORDER BY project, name")
-                .fetch_all(&mut self.read("reading approvals").await?)
+                .fetch_all(&mut self.begin_read("reading approvals").await?)
                 .await?;
         Ok(rows.into_iter().map(Approval::from).collect())
     }
 }
 
+/// Returns a path as text for the database, which stores only UTF-8.
 pub(crate) fn path_text(path: &Path) -> Result<&str, StoreError> {
     path.to_str().ok_or_else(|| StoreError::Path { path: path.to_owned() })
 }

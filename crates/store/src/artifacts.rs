@@ -10,8 +10,8 @@ use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use toolrack_host::{Artifacts, KeepError, ServerName};
 
-/// The extension of a result's file, by its media type. A desktop runs no file with one of these extensions when a user
-/// opens it.
+/// The media types of results, each with the extension of its files. When a user opens a file with one of these
+/// extensions, a desktop does not run it.
 const EXTENSIONS: &[(&str, &str)] = &[
     ("application/gzip", "gz"),
     ("application/json", "json"),
@@ -40,15 +40,15 @@ const EXTENSIONS: &[(&str, &str)] = &[
 ];
 
 /// The maximum number of characters of a server's or tool's name in a file's name.
-const MAX_NAME: usize = 40;
+const MAX_NAME_CHARS: usize = 40;
 
-/// The maximum number of results that have the same time, server, tool and extension.
-const MAX_SAME_NAME: usize = 1000;
+/// The maximum number of files whose names have the same time, server, tool and extension.
+const MAX_SAME_NAMES: usize = 1000;
 
 /// The format of the time at the start of a file's name. Sorting by name sorts by age.
 const TIME_FORMAT: &str = "%Y%m%dT%H%M%S%3fZ";
 
-/// The length of a time in that format.
+/// The length of a time in [`TIME_FORMAT`].
 const TIME_LENGTH: usize = "20261121T120000000Z".len();
 
 /// The limits of an [`ArtifactFolder`].
@@ -100,8 +100,8 @@ pub enum ReadError {
     },
 }
 
-/// A folder of results: each is a file whose name contains its time, server, tool and type. When the results exceed the
-/// bounds, storing one removes the oldest. Files with other names, which Toolrack did not create, stay.
+/// A folder of results. Each result is a file whose name contains its time, server, tool and type. When the results
+/// exceed the bounds, storing a result removes the oldest ones. Files with other names are not from Toolrack, and stay.
 #[derive(Clone, Debug)]
 pub struct ArtifactFolder {
     folder: PathBuf,
@@ -109,54 +109,57 @@ pub struct ArtifactFolder {
 }
 
 impl ArtifactFolder {
-    /// Returns the folder at `folder`, which is created when the first result is stored.
+    /// Returns the folder at the path `folder`. The folder is created when the first result is stored.
     pub fn new(folder: impl Into<PathBuf>, bounds: ArtifactBounds) -> Self {
         Self { folder: folder.into(), bounds }
     }
 
-    /// Reads a piece of a stored text: at most `max_bytes` bytes, starting at the byte `from`. Both ends are moved so
-    /// that they cut no character. Dropping the future does not stop the read.
+    /// Reads a piece of a stored text: at most `max_bytes` bytes, starting at the byte `from`. Moves the start forward
+    /// and the end back where they would cut a character. Dropping the future does not stop the read.
     ///
     /// # Errors
-    /// [`ReadError`], when `handle` does not belong to this folder, or its file is not text.
+    /// [`ReadError`] when `handle` does not belong to this folder, or its file is not text or cannot be read.
     pub async fn read(&self, handle: &str, from: u64, max_bytes: usize) -> Result<Piece, ReadError> {
         let (folder, handle) = (self.clone(), PathBuf::from(handle));
-        let read = tokio::task::spawn_blocking(move || folder.read_piece(&handle, from, max_bytes)).await;
-        read.map_err(|_| ReadError::Unreadable { why: "the program is shutting down".to_owned() })?
+        let result = tokio::task::spawn_blocking(move || folder.read_piece(&handle, from, max_bytes)).await;
+        result.map_err(|_| ReadError::Unreadable { why: "the program is shutting down".to_owned() })?
     }
 
+    /// Does the work of [`Self::read`]. Blocks.
     fn read_piece(&self, handle: &Path, from: u64, max_bytes: usize) -> Result<Piece, ReadError> {
-        // Accept only files that this folder created: no path that leads out of it, no link that another program made
-        // there.
+        // Accepts only files that Toolrack created in this folder. Refuses paths that lead out of the folder, and links
+        // that another program made in it.
         let is_created_here =
             handle.parent() == Some(&*self.folder) && handle.file_name().is_some_and(is_artifact_name);
         let metadata = std::fs::symlink_metadata(handle).ok().filter(|metadata| is_created_here && metadata.is_file());
         let total = metadata.ok_or(ReadError::Unknown)?.len();
-        let unreadable = |error: io::Error| ReadError::Unreadable { why: error.kind().to_string() };
-        let mut file = File::open(handle).map_err(unreadable)?;
-        // Read three more bytes at both ends: a character of UTF-8 has at most four bytes, so one that is cut there
-        // begins or ends within them.
-        let start = from.min(total).saturating_sub(3);
-        file.seek(io::SeekFrom::Start(start)).map_err(unreadable)?;
+        let unreadable_error = |error: io::Error| ReadError::Unreadable { why: error.kind().to_string() };
+        let mut file = File::open(handle).map_err(unreadable_error)?;
+        // Reads three more bytes at both ends. A character of UTF-8 has at most four bytes, so a character that is cut
+        // at an end of the piece begins or ends within these bytes.
+        let read_start = from.min(total).saturating_sub(3);
+        file.seek(io::SeekFrom::Start(read_start)).map_err(unreadable_error)?;
         let mut bytes = Vec::new();
-        file.take(max_bytes as u64 + 6).read_to_end(&mut bytes).map_err(unreadable)?;
-        // Like `str::is_char_boundary`: every byte of UTF-8 begins a character, except for those of the form
-        // `10xxxxxx`, which are -128 to -65 as an `i8`.
-        let is_boundary = |at: usize| bytes.get(at).is_none_or(|byte| (*byte as i8) >= -0x40);
-        // At most 3, as `start` is chosen.
-        let mut begin = usize::try_from(from.min(total) - start).unwrap_or_default();
-        while !is_boundary(begin) {
-            begin += 1;
+        file.take(max_bytes as u64 + 6).read_to_end(&mut bytes).map_err(unreadable_error)?;
+        // Like `str::is_char_boundary`: a byte of UTF-8 begins a character unless it has the form `10xxxxxx`, which is
+        // -128 to -65 as an `i8`.
+        let is_boundary = |index: usize| bytes.get(index).is_none_or(|byte| (*byte as i8) >= -0x40);
+        // At most 3, because `read_start` is at most 3 bytes before `from`.
+        let mut piece_start = usize::try_from(from.min(total) - read_start).unwrap_or_default();
+        while !is_boundary(piece_start) {
+            piece_start += 1;
         }
-        let mut end = (begin + max_bytes).min(bytes.len());
-        while end > begin && !is_boundary(end) {
-            end -= 1;
+        let mut piece_end = (piece_start + max_bytes).min(bytes.len());
+        while piece_end > piece_start && !is_boundary(piece_end) {
+            piece_end -= 1;
         }
-        let text = std::str::from_utf8(&bytes[begin..end]).map_err(|_| ReadError::NoText { bytes: total })?;
-        let file_offset = |index: usize| start + index as u64;
-        Ok(Piece { text: text.to_owned(), from: file_offset(begin), to: file_offset(end), total })
+        let text =
+            std::str::from_utf8(&bytes[piece_start..piece_end]).map_err(|_| ReadError::NoText { bytes: total })?;
+        let file_offset = |index: usize| read_start + index as u64;
+        Ok(Piece { text: text.to_owned(), from: file_offset(piece_start), to: file_offset(piece_end), total })
     }
 
+    /// Writes a result into a new file, and removes the oldest files if there are too many.
     fn write(&self, name: &ArtifactName, bytes: &[u8]) -> Result<PathBuf, KeepError> {
         let size = bytes.len() as u64;
         if size > self.bounds.bytes || self.bounds.files == 0 {
@@ -174,7 +177,7 @@ impl ArtifactFolder {
 
         let (path, mut file) = self.create(name).map_err(|error| write_error(&self.folder, &error))?;
         if let Err(error) = file.write_all(bytes) {
-            // Remove the incomplete file: a reader would treat it as a whole result.
+            // Removes the incomplete file, which a reader would treat as a whole result.
             let _ = std::fs::remove_file(&path);
             return Err(write_error(&path, &error));
         }
@@ -190,7 +193,7 @@ impl ArtifactFolder {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        for number in 0..MAX_SAME_NAME {
+        for number in 0..MAX_SAME_NAMES {
             let path = self.folder.join(name.file_name(number));
             match options.open(&path) {
                 Ok(file) => return Ok((path, file)),
@@ -218,17 +221,17 @@ impl ArtifactFolder {
         // The names begin with the time, so the oldest files come first.
         files.sort();
         let newest_bytes = std::fs::metadata(newest).map_or(0, |metadata| metadata.len());
-        let mut bytes = newest_bytes + files.iter().map(|(_, bytes)| bytes).sum::<u64>();
-        let mut count = 1 + files.len();
-        for (path, size) in files {
-            if bytes <= self.bounds.bytes && count <= self.bounds.files {
+        let mut total_bytes = newest_bytes + files.iter().map(|(_, file_bytes)| file_bytes).sum::<u64>();
+        let mut file_count = 1 + files.len();
+        for (path, file_bytes) in files {
+            if total_bytes <= self.bounds.bytes && file_count <= self.bounds.files {
                 break;
             }
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {
-                    bytes -= size;
-                    count -= 1;
+                    total_bytes -= file_bytes;
+                    file_count -= 1;
                 }
             }
         }
@@ -271,13 +274,14 @@ fn is_artifact_name(name: &std::ffi::OsStr) -> bool {
 /// Makes a name safe for a file's name: keeps letters, digits, `_` and `-`.
 fn safe_name(name: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    name.chars().take(MAX_NAME).map(|c| if is_safe(c) { c } else { '_' }).collect()
+    name.chars().take(MAX_NAME_CHARS).map(|c| if is_safe(c) { c } else { '_' }).collect()
 }
 
+/// Returns the extension of the file for a result of this media type.
 fn extension(media_type: &str) -> &'static str {
     let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let found = EXTENSIONS.iter().find(|(listed, _)| *listed == media_type);
-    match found {
+    let listed_extension = EXTENSIONS.iter().find(|(listed_type, _)| *listed_type == media_type);
+    match listed_extension {
         Some((_, extension)) => extension,
         None if media_type.ends_with("+json") => "json",
         None if media_type.ends_with("+xml") => "xml",
@@ -303,8 +307,8 @@ impl Artifacts for ArtifactFolder {
         };
         let (folder, bytes) = (self.clone(), bytes.to_vec());
         Box::pin(async move {
-            let written = tokio::task::spawn_blocking(move || folder.write(&name, &bytes)).await;
-            let path = written.map_err(|_| KeepError { why: "the program is shutting down".to_owned() })??;
+            let result = tokio::task::spawn_blocking(move || folder.write(&name, &bytes)).await;
+            let path = result.map_err(|_| KeepError { why: "the program is shutting down".to_owned() })??;
             Ok(path.display().to_string())
         })
     }

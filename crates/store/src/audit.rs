@@ -1,11 +1,11 @@
-//! Keeps the audit log of calls, connections, trust and answers: an append-only chain, in which the hash of each row
+//! Stores the audit log of calls, connections, trust and answers. The log is an append-only chain: the hash of each row
 //! covers all rows before it.
 //!
 //! The hash of a row is SHA-256 of these bytes: the hash of the previous row (32 zero bytes for the first row), the
-//! number and the time of the row (eight bytes each, the most significant first), and its body, as they are stored. The
-//! end of the chain is also stored separately, so that the check notices when the newest rows were removed. The store
-//! deletes (forgets) rows that are too old, from the front. It then adds a row that records this, with the hash from
-//! which the chain continues.
+//! number and the time of the row (eight bytes each, the most significant first), and the stored body of the row. The
+//! end of the chain is also stored separately, so that the check notices when the newest rows are missing. The store
+//! deletes (forgets) the oldest rows after some time. It then adds a row that records this, with the hash from which
+//! the chain continues.
 //!
 //! A program that can write to the whole file can replace the chain by another valid one. The only protection is a copy
 //! of the [end of the chain](ChainEnd) where that program cannot write.
@@ -38,7 +38,7 @@ const MAX_ROWS: usize = 10_000;
 
 /// The maximum size of arguments that are stored in full, in bytes. For larger arguments, the row has only the hash and
 /// the size.
-const MAX_ARGUMENTS: usize = 64 * 1024;
+const MAX_ARGUMENT_BYTES: usize = 64 * 1024;
 
 /// A row of the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,11 +48,11 @@ pub struct AuditRow {
     pub seq: u64,
     /// When the event happened, in milliseconds since 1970.
     pub at: i64,
-    /// The event, as it is stored in the database: [`Store::verify_audit`] checks that it was not changed.
+    /// The event, parsed from `body`. Another program may have changed it: [`Store::verify_audit`] checks that.
     pub entry: Entry,
-    /// The entry as stored, byte by byte.
+    /// The stored bytes of the entry, as text.
     pub body: String,
-    /// The hash over this row and all before it: 32 bytes, unless another program changed the file.
+    /// The hash over this row and all rows before it: 32 bytes, unless another program changed the file.
     pub hash: Vec<u8>,
 }
 
@@ -71,9 +71,9 @@ pub struct AuditQuery {
     pub server: Option<String>,
     /// Only rows about this tool.
     pub tool: Option<String>,
-    /// Only what happened in the name of this agent.
+    /// Only events of this agent.
     pub agent: Option<String>,
-    /// Only what happened at this time or later, in milliseconds since 1970.
+    /// Only events at this time or later, in milliseconds since 1970.
     pub since: Option<i64>,
     /// Only calls that did not run because a rule or a user denied them, or because there was no user to ask.
     pub denied: bool,
@@ -81,7 +81,7 @@ pub struct AuditQuery {
     pub before: Option<u64>,
     /// Only rows with greater numbers.
     pub after: u64,
-    /// At most this many rows; never more than 10,000.
+    /// The maximum number of rows, up to 10,000. The default, 0, finds none.
     pub limit: usize,
 }
 
@@ -92,14 +92,14 @@ type Row = (i64, i64, TextBytes, Vec<u8>);
 impl From<Row> for AuditRow {
     fn from((seq, at, TextBytes(body), hash): Row) -> Self {
         let body = String::from_utf8_lossy(&body).into_owned();
-        // A row that another program changed can be read, too: `verify_audit` reports it.
+        // A body that another program changed becomes an empty entry: `verify_audit` reports it.
         let entry = serde_json::from_str(&body).unwrap_or_default();
         Self { seq: u64::try_from(seq).unwrap_or_default(), at, entry, body, hash }
     }
 }
 
 /// Converts the number of a row to the type of its column.
-fn stored_seq(seq: u64) -> i64 {
+fn seq_column(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
 
@@ -114,7 +114,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// Returns the oldest rows that match `query`, in their order. A caller can thus read all rows, page by page.
+    /// Returns the oldest rows that match `query`, in their order. With `after`, this reads all rows, page by page.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -122,11 +122,12 @@ impl Store {
         self.audit_rows(query, "ASC").await
     }
 
+    /// Returns the first rows that match `query`, in the order of their numbers: `ASC` or `DESC`.
     async fn audit_rows(&self, query: &AuditQuery, order: &'static str) -> Result<Vec<AuditRow>, StoreError> {
         let mut builder = QueryBuilder::new("SELECT seq, at, body, hash FROM audit WHERE seq > ");
-        builder.push_bind(stored_seq(query.after));
+        builder.push_bind(seq_column(query.after));
         if let Some(before) = query.before {
-            builder.push(" AND seq < ").push_bind(stored_seq(before));
+            builder.push(" AND seq < ").push_bind(seq_column(before));
         }
         if let Some(since) = query.since {
             builder.push(" AND at >= ").push_bind(since);
@@ -142,11 +143,11 @@ impl Store {
         }
         if query.denied {
             builder.push(" AND kind = 'call' AND decision NOT IN (");
-            builder.push_list(Decision::YES.iter().map(|yes| yes.word())).push(")");
+            builder.push_list(Decision::YES.iter().map(|decision| decision.word())).push(")");
         }
         builder.push(" ORDER BY seq ").push(order).push(" LIMIT ");
         builder.push_bind(i64::try_from(query.limit.min(MAX_ROWS)).unwrap_or(i64::MAX));
-        let rows: Vec<Row> = builder.build().fetch_all(&mut self.read("reading the audit log").await?).await?;
+        let rows: Vec<Row> = builder.build().fetch_all(&mut self.begin_read("reading the audit log").await?).await?;
         Ok(rows.into_iter().map(AuditRow::from).collect())
     }
 }

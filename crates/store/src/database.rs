@@ -1,8 +1,8 @@
 //! Runs transactions on the database. Only this module knows whether that is SQLite or Postgres.
 //!
-//! Every transaction begins here, and every statement goes through [`query`]. What differs between the databases is in
-//! `sqlite` and `postgres`. Futures of Postgres are large, so they are boxed: a program on SQLite then never copies
-//! them.
+//! Every transaction begins here, and every statement goes through [`query`]. `sqlite` and `postgres` have the code
+//! that differs between the databases. Futures of Postgres are large, so they are boxed: a program on SQLite then never
+//! copies them.
 
 #[cfg(feature = "postgres")]
 mod copy;
@@ -29,34 +29,38 @@ pub(crate) enum Backend {
     Postgres(postgres::Tenant),
 }
 
-/// What a transaction may do, and what its commit promises.
+/// The properties of a write transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriteMode {
     /// If `true`, the commit waits until the whole transaction is on the disk. If `false`, a power cut can undo the
     /// transaction; a crash of this process cannot.
     pub(crate) is_durable: bool,
-    /// The transaction overwrites the bytes that it deletes, so that they do not stay in the file.
+    /// Whether the transaction overwrites the bytes that it deletes, so that they do not stay in the file.
     pub(crate) overwrites_deleted: bool,
-    /// The transaction waits only for writers of the same rows, not for all writers of its tenant. This has no effect
-    /// on SQLite, which has one writer at a time.
+    /// Whether the transaction waits only for writers of the same rows, and not for all writers of its tenant. This has
+    /// no effect on SQLite, which has one writer at a time.
     pub(crate) is_concurrent: bool,
 }
 
-/// The connection on which some statements run. It is a transaction, unless SQLite only reads: that needs none.
+/// The connection on which some statements run, inside a transaction. Reads from SQLite need no transaction, so they
+/// run on the connection alone.
 ///
-/// If a transaction is dropped without a commit, its changes are undone.
+/// If it is dropped without a commit, its changes are undone.
 pub(crate) struct Transaction {
     handle: Handle,
     context: ErrorContext,
 }
 
+/// The connection of a [`Transaction`], which keeps it for as long as it lives.
 enum Handle {
+    /// A connection to SQLite, to read without a transaction.
     Connection(PoolConnection<Sqlite>),
     Transaction(sqlx::Transaction<'static, Sqlite>),
     #[cfg(feature = "postgres")]
     Postgres(postgres::Session),
 }
 
+/// The borrowed connection of a [`Transaction`], for one statement.
 pub(crate) enum Connection<'a> {
     Sqlite(&'a mut SqliteConnection),
     #[cfg(feature = "postgres")]
@@ -70,6 +74,7 @@ pub(crate) struct ErrorContext {
     operation: &'static str,
 }
 
+/// The path of a file, or the host and the name of a database on a server.
 #[derive(Clone, Debug)]
 enum DatabaseName {
     File(Arc<Path>),
@@ -83,6 +88,7 @@ impl ErrorContext {
         Self { database: DatabaseName::Server(Arc::clone(name)), operation }
     }
 
+    /// Returns the error for an error of sqlx in this operation.
     pub(crate) fn error(&self, error: sqlx::Error) -> StoreError {
         match &self.database {
             DatabaseName::File(path) => StoreError::from_sqlx(self.operation, path, error),
@@ -93,6 +99,7 @@ impl ErrorContext {
 }
 
 impl Transaction {
+    /// Returns the connection for the next statement.
     fn connection(&mut self) -> Connection<'_> {
         match &mut self.handle {
             Handle::Connection(connection) => Connection::Sqlite(connection),
@@ -106,16 +113,16 @@ impl Transaction {
         &self.context
     }
 
-    /// Returns the time in milliseconds since 1970, by the same clock for all programs that use the database: for a
-    /// file, the clock of this machine; for Postgres, the clock of the server, because the clocks of its clients may be
-    /// minutes apart.
+    /// Returns the time in milliseconds since 1970, by one clock for all programs that use the database. For a file,
+    /// this is the clock of the machine. For Postgres, it is the clock of the server, because the clocks of its clients
+    /// may be minutes apart.
     pub(crate) async fn now_millis(&mut self) -> Result<i64, StoreError> {
         match &self.handle {
             Handle::Connection(_) | Handle::Transaction(_) => Ok(chrono::Utc::now().timestamp_millis()),
             #[cfg(feature = "postgres")]
             Handle::Postgres(_) => {
-                let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-                Box::pin(query_scalar(clock).fetch_one(self)).await
+                let select_now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+                Box::pin(query_scalar(select_now).fetch_one(self)).await
             }
         }
     }
@@ -147,9 +154,9 @@ impl Transaction {
 }
 
 impl Store {
-    /// Returns a connection to read from. In all these functions, `operation` is what errors name, such as "reading
-    /// pins".
-    pub(crate) async fn read(&self, operation: &'static str) -> Result<Transaction, StoreError> {
+    /// Returns a connection to read from. In this and the following functions, `operation` is the name of the operation
+    /// in error messages, such as "reading pins".
+    pub(crate) async fn begin_read(&self, operation: &'static str) -> Result<Transaction, StoreError> {
         let context = self.context(operation);
         match &self.backend {
             Backend::Sqlite(file) => match file.pool.acquire().await {
@@ -158,20 +165,20 @@ impl Store {
             },
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
-                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.read(&context)).await?), context })
+                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.begin_read(&context)).await?), context })
             }
         }
     }
 
     /// Begins a transaction in which all statements read the same state of the database.
-    pub(crate) async fn read_snapshot(&self, operation: &'static str) -> Result<Transaction, StoreError> {
+    pub(crate) async fn begin_snapshot(&self, operation: &'static str) -> Result<Transaction, StoreError> {
         let context = self.context(operation);
         match &self.backend {
             // In WAL mode, a transaction that only reads keeps no writer waiting.
             Backend::Sqlite(file) => begin_with("BEGIN", file, context).await,
             #[cfg(feature = "postgres")]
             Backend::Postgres(tenant) => {
-                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.read_snapshot(&context)).await?), context })
+                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.begin_snapshot(&context)).await?), context })
             }
         }
     }
@@ -207,22 +214,25 @@ impl Store {
     /// Runs one statement in its own write transaction, and returns how many rows the statement has changed.
     pub(crate) async fn write(&self, query: Query, operation: &'static str) -> Result<u64, StoreError> {
         let mut transaction = self.begin(operation).await?;
-        let changed = query.execute(&mut transaction).await?;
+        let changed_rows = query.execute(&mut transaction).await?;
         transaction.commit().await?;
-        Ok(changed)
+        Ok(changed_rows)
     }
 
+    /// Begins a write transaction with these properties.
     async fn begin_writing(&self, mode: WriteMode, operation: &'static str) -> Result<Transaction, StoreError> {
         let context = self.context(operation);
         match &self.backend {
             Backend::Sqlite(file) => begin_with(file.begin_statement(mode), file, context).await,
             #[cfg(feature = "postgres")]
-            Backend::Postgres(tenant) => {
-                Ok(Transaction { handle: Handle::Postgres(Box::pin(tenant.write(mode, &context)).await?), context })
-            }
+            Backend::Postgres(tenant) => Ok(Transaction {
+                handle: Handle::Postgres(Box::pin(tenant.begin_write(mode, &context)).await?),
+                context,
+            }),
         }
     }
 
+    /// Returns the information for the errors of this operation.
     fn context(&self, operation: &'static str) -> ErrorContext {
         let database = match &self.backend {
             Backend::Sqlite(file) => DatabaseName::File(Arc::clone(&file.path)),
@@ -233,12 +243,13 @@ impl Store {
     }
 }
 
+/// Begins a transaction on SQLite with the statement `begin_sql`.
 async fn begin_with(
-    begin: &'static str,
+    begin_sql: &'static str,
     file: &sqlite::File,
     context: ErrorContext,
 ) -> Result<Transaction, StoreError> {
-    match file.pool.begin_with(begin).await {
+    match file.pool.begin_with(begin_sql).await {
         Ok(transaction) => Ok(Transaction { handle: Handle::Transaction(transaction), context }),
         Err(error) => Err(context.error(error)),
     }

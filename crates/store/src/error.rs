@@ -1,4 +1,4 @@
-//! Defines the errors of the database.
+//! The errors of the store, and their next steps.
 
 mod problem;
 
@@ -120,7 +120,7 @@ pub enum StoreError {
         /// The id of the session.
         session: uuid::Uuid,
     },
-    /// A file from which to import sessions holds none.
+    /// A file from which to import sessions has no session that can be read.
     #[error("{} holds no sessions that can be read: {why}", path.display())]
     NoSessions {
         /// The file.
@@ -128,11 +128,11 @@ pub enum StoreError {
         /// The reason. Safe to print.
         why: String,
     },
-    /// A database server cannot do what was asked of it. The text does not name the server, because callers read the
-    /// text, too; [`Self::database`] returns its name.
+    /// A database server cannot do an operation. The message does not name the server, because the callers of tools
+    /// read the message, too; [`Self::database`] returns the name.
     #[error("the database {problem}")]
     Database {
-        /// The host and the name of the database, for those who run the daemon.
+        /// The host and the name of the database, for the operator of the daemon.
         database: String,
         /// The obstacle, and how to remove it.
         problem: DatabaseProblem,
@@ -147,7 +147,7 @@ pub enum StoreError {
         /// The id of the replica.
         id: String,
     },
-    /// Anything else.
+    /// Another problem.
     #[error("{} failed at {operation}", path.display())]
     Other {
         /// The file, or `the database` for a database server.
@@ -172,9 +172,9 @@ mod code {
 }
 
 impl StoreError {
-    /// Returns whether the database server cannot do this now but probably can later: it is away, fails over, or is
-    /// busy. The caller may then repeat the operation, unless it was the commit of a transaction: a commit that failed
-    /// may have taken effect.
+    /// Returns whether the operation failed only for now, because the database server is away, fails over, or is busy.
+    /// The caller may then repeat the operation, unless it was the commit of a transaction: a commit that failed may
+    /// have taken effect.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         use DatabaseProblem::{Busy, Conflict, Connections, Idle, Resources, Slow, Standby, Unreachable};
@@ -191,6 +191,7 @@ impl StoreError {
         }
     }
 
+    /// Converts an error of sqlx or SQLite for the file at `path`.
     pub(crate) fn from_sqlx(operation: &'static str, path: &Path, error: sqlx::Error) -> Self {
         let path = path.to_owned();
         match primary_code(&error) {
@@ -205,7 +206,7 @@ impl StoreError {
     }
 }
 
-/// Returns SQLite's primary result code, which is the low byte of an extended one.
+/// Returns SQLite's primary result code: the low byte of the extended code that SQLite reports.
 fn primary_code(error: &sqlx::Error) -> Option<i32> {
     let code = error.as_database_error()?.code()?;
     code.parse::<i32>().ok().map(|code| code & 0xff)

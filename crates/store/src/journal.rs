@@ -1,5 +1,5 @@
 //! Stores a conversation of an agent, step by step. A turn is one message of a user and all that the model does until
-//! it has answered. What the model or a tool has said is stored as a step before the turn goes on.
+//! it has answered. Each message of the model or a tool is stored before the turn continues.
 
 use std::fmt;
 
@@ -18,8 +18,10 @@ const MAX_TITLE_CHARS: usize = 80;
 /// Stores one conversation. Hides the secrets that are known when it stores a message: a user may have typed one, and a
 /// model may repeat one.
 pub struct Journal {
+    /// `None` if the journal stores nothing.
     store: Option<Store>,
     conceal: Conceal,
+    /// `None` until the first message is stored.
     session: Option<Session>,
     /// The id that the session has, or will have once it is stored.
     id: Uuid,
@@ -28,11 +30,11 @@ pub struct Journal {
     /// The owner of the conversation; `None` for the user of the machine.
     owner: Option<Owner>,
     /// How many messages are stored.
-    stored: usize,
-    /// Usage and cost of the newest answer, until that answer is stored.
-    spent: Option<ModelUse>,
-    /// While the outcome of a write is unknown: how many messages are stored if it succeeded.
-    stored_if_written: Option<usize>,
+    stored_messages: usize,
+    /// The tokens and the cost of the newest answer, until that answer is stored.
+    unstored_use: Option<ModelUse>,
+    /// How many messages are stored if the last write succeeded; `None` if its outcome is known.
+    messages_if_written: Option<usize>,
 }
 
 /// A conversation to continue.
@@ -40,13 +42,16 @@ pub struct Journal {
 pub struct OpenedSession {
     /// The messages so far.
     pub messages: Vec<Message>,
-    /// The state of an interrupted turn.
+    /// The state of an interrupted turn, if there is one.
     pub interrupted_turn: Option<turn::State>,
 }
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Journal").field("id", &self.id).field("stored", &self.stored).finish_non_exhaustive()
+        f.debug_struct("Journal")
+            .field("id", &self.id)
+            .field("stored_messages", &self.stored_messages)
+            .finish_non_exhaustive()
     }
 }
 
@@ -57,7 +62,17 @@ impl Journal {
     pub fn new(store: Option<Store>, model: &str, conceal: Conceal) -> Self {
         let id = Uuid::now_v7();
         let (model, owner) = (model.to_owned(), None);
-        Self { store, conceal, session: None, id, model, owner, stored: 0, spent: None, stored_if_written: None }
+        Self {
+            store,
+            conceal,
+            session: None,
+            id,
+            model,
+            owner,
+            stored_messages: 0,
+            unstored_use: None,
+            messages_if_written: None,
+        }
     }
 
     /// Returns this journal with `principal` as the owner of the conversation.
@@ -66,10 +81,10 @@ impl Journal {
         Self { owner: Owner::of(principal), ..self }
     }
 
-    /// Reads a stored conversation. Returns a journal that continues it, and what is stored so far.
+    /// Reads a stored conversation. Returns a journal that continues it, and its messages so far.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// [`StoreError`] when the database cannot be read.
     pub async fn open(
         store: &Store,
         session: Session,
@@ -85,12 +100,22 @@ impl Journal {
                 break;
             }
         }
-        // The state of a turn that this version cannot read is left out: the conversation continues without that turn.
+        // If this version cannot read the state of a turn, the conversation continues without that turn.
         let interrupted_turn = store.open_turn(session.id).await?.and_then(|state| serde_json::from_str(&state).ok());
-        let stored = messages.len();
+        let stored_messages = messages.len();
         let (id, model, owner) = (session.id, model.to_owned(), session.owner.clone());
         let (store, session) = (Some(store.clone()), Some(session));
-        let journal = Self { store, conceal, session, id, model, owner, stored, spent: None, stored_if_written: None };
+        let journal = Self {
+            store,
+            conceal,
+            session,
+            id,
+            model,
+            owner,
+            stored_messages,
+            unstored_use: None,
+            messages_if_written: None,
+        };
         Ok((journal, OpenedSession { messages, interrupted_turn }))
     }
 
@@ -103,26 +128,26 @@ impl Journal {
     /// Remembers the usage and cost of `reply`, the newest answer. The next [`store_turn`](Self::store_turn) stores
     /// them with that answer.
     pub fn record_cost(&mut self, reply: &Reply) {
-        self.spent = Some(model_use(reply.usage, reply.cost));
+        self.unstored_use = Some(model_use(reply.usage, reply.cost));
     }
 
     /// Excludes other turns of this process from the conversation, even before it is stored, until the claim is
-    /// dropped: hold the claim for as long as a turn is under way. Without a store, returns `None` and excludes no
+    /// dropped. Hold the claim for as long as a turn is under way. Without a store, returns `None` and excludes no
     /// turn.
     ///
     /// # Errors
     /// [`StoreError::SessionBusy`] when another turn holds the claim already.
     pub fn claim(&self) -> Result<Option<Claim>, StoreError> {
         let Some(store) = &self.store else { return Ok(None) };
-        let busy = || StoreError::SessionBusy { prefix: self.prefix() };
-        store.claim_id(self.id).map(Some).ok_or_else(busy)
+        let busy_error = || StoreError::SessionBusy { prefix: self.prefix() };
+        store.claim_id(self.id).map(Some).ok_or_else(busy_error)
     }
 
     /// Stores the new messages of `turn`. If the future is dropped, or fails before the outcome of the write is known,
-    /// the next call finds out what was stored and continues from there.
+    /// the next call finds out which messages were stored, and continues with the next one.
     ///
     /// # Errors
-    /// When the database cannot be written; none of the new messages is stored then.
+    /// [`StoreError`] when the database cannot be written. It has then stored none of the new messages.
     pub async fn store_turn(&mut self, turn: &Turn) -> Result<(), StoreError> {
         let Some(store) = self.store.clone() else {
             return Ok(());
@@ -130,41 +155,41 @@ impl Journal {
         let messages = turn.messages();
         if self.session.is_none() {
             let (title, owner) = (make_title(messages, &*self.conceal), self.owner.clone());
-            let new = NewSession { title, model: Some(self.model.clone()), agent: None, owner };
-            self.session = Some(store.create_session_as(self.id, &new).await?);
+            let new_session = NewSession { title, model: Some(self.model.clone()), agent: None, owner };
+            self.session = Some(store.create_session_as(self.id, &new_session).await?);
         }
-        let mut outcome = self.append_new(&store, turn).await;
-        if let Err(StoreError::SessionMoved { found, .. }) = &outcome
-            && self.accept_earlier_write(&store, *found, messages).await?
+        let mut result = self.append_new(&store, turn).await;
+        if let Err(StoreError::SessionMoved { found: found_messages, .. }) = &result
+            && self.accept_earlier_write(&store, *found_messages, messages).await?
         {
-            outcome = self.append_new(&store, turn).await;
+            result = self.append_new(&store, turn).await;
         }
-        outcome
+        result
     }
 
     /// Adds the messages that are not stored yet.
     async fn append_new(&mut self, store: &Store, turn: &Turn) -> Result<(), StoreError> {
         let messages = turn.messages();
         let mut rows: Vec<_> = messages
-            .get(self.stored..)
+            .get(self.stored_messages..)
             .unwrap_or_default()
             .iter()
             .map(|message| message_row(message, &*self.conceal))
             .collect();
         if let Some(answer) = rows.iter_mut().rfind(|row| row.role == crate::Role::Assistant) {
-            answer.spent = self.spent;
+            answer.spent = self.unstored_use;
         }
         let is_done = matches!(turn.next(), turn::Next::Done(_));
         let step = Step {
-            position: self.stored as u64,
+            position: self.stored_messages as u64,
             messages: rows,
             open_turn: if is_done { None } else { serde_json::to_string(&turn.state().concealed(&*self.conceal)).ok() },
             model: Some(self.model.clone()),
         };
-        self.stored_if_written = Some(messages.len());
+        self.messages_if_written = Some(messages.len());
         let (store, id) = (store.clone(), self.id);
         run_in_own_task(async move { store.append(id, &step).await }).await?;
-        (self.stored, self.spent, self.stored_if_written) = (messages.len(), None, None);
+        (self.stored_messages, self.unstored_use, self.messages_if_written) = (messages.len(), None, None);
         Ok(())
     }
 
@@ -173,25 +198,29 @@ impl Journal {
     async fn accept_earlier_write(
         &mut self,
         store: &Store,
-        found: u64,
+        found_messages: u64,
         messages: &[Message],
     ) -> Result<bool, StoreError> {
-        let found = usize::try_from(found).unwrap_or(usize::MAX);
-        if self.stored_if_written.is_none_or(|expected| found > expected) || found <= self.stored {
+        let found_messages = usize::try_from(found_messages).unwrap_or(usize::MAX);
+        if self.messages_if_written.is_none_or(|messages_if_written| found_messages > messages_if_written)
+            || found_messages <= self.stored_messages
+        {
             return Ok(false);
         }
-        let expected = messages.get(self.stored..found).unwrap_or_default();
-        let stored = store.messages(self.id, self.stored as u64, expected.len()).await?;
-        let is_same =
-            |(stored, expected): (&StoredMessage, &Message)| stored.body == message_row(expected, &*self.conceal).body;
-        if stored.len() != expected.len() || !stored.iter().zip(expected).all(is_same) {
+        let expected_messages = messages.get(self.stored_messages..found_messages).unwrap_or_default();
+        let stored_rows = store.messages(self.id, self.stored_messages as u64, expected_messages.len()).await?;
+        let has_same_body = |(stored_row, message): (&StoredMessage, &Message)| {
+            stored_row.body == message_row(message, &*self.conceal).body
+        };
+        if stored_rows.len() != expected_messages.len() || !stored_rows.iter().zip(expected_messages).all(has_same_body)
+        {
             return Ok(false);
         }
-        (self.stored, self.spent) = (found, None);
+        (self.stored_messages, self.unstored_use) = (found_messages, None);
         Ok(true)
     }
 
-    /// Stops storing. The conversation can be continued from what is stored.
+    /// Stops storing. The conversation can be continued from its stored messages.
     pub fn stop_storing(&mut self) {
         self.store = None;
     }
@@ -214,7 +243,7 @@ impl Journal {
     }
 }
 
-/// Converts `usage`, and `cost` in US dollars, to the units of the store: tokens and billionths of a dollar.
+/// Returns the use of a model as the store counts it, in tokens and billionths of a dollar. `cost` is in US dollars.
 #[must_use]
 pub fn model_use(usage: Usage, cost: Option<f64>) -> ModelUse {
     ModelUse {
@@ -247,9 +276,9 @@ fn make_title(messages: &[Message], conceal: &dyn Fn(&str) -> String) -> String 
 
 /// Returns the row that stores `message`, with the secrets in it hidden.
 fn message_row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessage {
-    let stored = message.concealed(conceal);
-    // `body` keeps the provider's own blocks, because it goes back to that provider. The columns, which other programs
-    // read, leave the blocks out: every secret in the columns can be hidden.
+    let body = message.concealed(conceal);
+    // `body` keeps the blocks in the format of the model's provider, because it is sent to that provider again. Other
+    // programs read the columns. These leave the blocks out, so that every secret in them can be hidden.
     let mut without_blocks = message.clone();
     without_blocks.blocks = None;
     let message = without_blocks.concealed(conceal);
@@ -259,31 +288,31 @@ fn message_row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessag
         Role::Assistant => crate::Role::Assistant,
         Role::Tool => crate::Role::Tool,
     };
-    let calls = message.tool_calls.as_ref();
+    let tool_calls = message.tool_calls.as_ref();
     NewMessage {
-        tool_calls: calls.and_then(|calls| serde_json::to_string(calls).ok()),
+        tool_calls: tool_calls.and_then(|tool_calls| serde_json::to_string(tool_calls).ok()),
         tool_results: message.tool_call_id.as_ref().map(|id| json!({ "tool_call_id": id }).to_string()),
-        body: serde_json::to_string(&stored).ok(),
+        body: serde_json::to_string(&body).ok(),
         ..NewMessage::new(role, message.content.as_str())
     }
 }
 
 /// Restores a message from its body, or from the columns if another program stored it.
-fn restore_message(stored: &StoredMessage) -> Message {
-    if let Some(message) = stored.body.as_deref().and_then(|body| serde_json::from_str(body).ok()) {
+fn restore_message(row: &StoredMessage) -> Message {
+    if let Some(message) = row.body.as_deref().and_then(|body| serde_json::from_str(body).ok()) {
         return message;
     }
-    let role = match stored.role {
+    let role = match row.role {
         crate::Role::System => Role::System,
         crate::Role::User => Role::User,
         crate::Role::Assistant => Role::Assistant,
         crate::Role::Tool => Role::Tool,
     };
-    let mut message = Message::new(role, stored.content.as_str());
-    let parsed = |json: &Option<String>| serde_json::from_str::<serde_json::Value>(json.as_deref()?).ok();
-    message.tool_calls = stored.tool_calls.as_deref().and_then(|calls| serde_json::from_str(calls).ok());
+    let mut message = Message::new(role, row.content.as_str());
+    let parse = |json: &Option<String>| serde_json::from_str::<serde_json::Value>(json.as_deref()?).ok();
+    message.tool_calls = row.tool_calls.as_deref().and_then(|calls| serde_json::from_str(calls).ok());
     message.tool_call_id =
-        parsed(&stored.tool_results).and_then(|results| Some(results.get("tool_call_id")?.as_str()?.to_owned()));
+        parse(&row.tool_results).and_then(|results| Some(results.get("tool_call_id")?.as_str()?.to_owned()));
     message
 }
 

@@ -2,11 +2,11 @@
 //!
 //! [`Store`] is one SQLite file, which only its owner can read. It holds:
 //!
-//! - the era (generation of MCP versions) that worked with each server (for the trait
-//!   [`Memory`](toolrack_host::Memory) of the host),
+//! - the era (generation of MCP versions) that worked with each server: it implements the host's trait
+//!   [`Memory`](toolrack_host::Memory),
 //! - the entries (configured servers) of projects that a user agreed to run ([`Approval`]),
-//! - the pins (trusted definitions) of tools (for the host's [`Pins`](toolrack_host::Pins)), and the tools that differ
-//!   from their pins ([`QuarantinedTool`]),
+//! - the pins (trusted definitions) of tools: it implements the host's trait [`Pins`](toolrack_host::Pins),
+//! - the tools that differ from their pins ([`QuarantinedTool`]),
 //! - the tool calls that a user allowed once and for all ([`StandingAnswer`]),
 //! - what servers wrote to their logs ([`LogLine`]),
 //! - the audit log, a chain of hashes that shows tampering ([`audit`]),
@@ -14,13 +14,13 @@
 //! - sealed (encrypted) secrets and tokens ([`Vault`]),
 //! - how much of each quota was used ([`QuotaUse`]),
 //! - the members of a team, the hashes of their tokens ([`TeamToken`]), and what they allowed clients ([`Grant`]),
-//! - the replicas that serve a team together ([`Replica`]), and at which of them each tenant is served ([`Home`]).
+//! - the replicas (daemons) that serve a team together ([`Replica`]), and which of them serves each tenant ([`Home`]).
 //!
-//! [`ArtifactFolder`] stores results that are too long for a model as files (the host's
-//! [`Artifacts`](toolrack_host::Artifacts)).
+//! [`ArtifactFolder`] stores results that are too long for a model, as files. It implements the host's trait
+//! [`Artifacts`](toolrack_host::Artifacts).
 //!
 //! With the feature `postgres`, [`Database`](https://docs.rs/toolrack-store/latest/toolrack_store/struct.Database.html)
-//! has the same for many tenants and processes, in Postgres: a [`Store`] for each tenant, with rows that no other
+//! stores the same for many tenants and processes, in Postgres. It has a [`Store`] for each tenant, whose rows no other
 //! tenant can see.
 //!
 //! This crate knows nothing of how a host or an agent behaves, and connects to nothing but its database.
@@ -34,7 +34,9 @@
 //! - `pins`, `approvals`, `answers` and `refusals` store what a user agreed to or refused. Each change gets a row in
 //!   the audit log.
 //! - `audit` is the audit log.
-//! - `servers` stores eras and lists of tools, `log` log lines, and `quotas` what was used of each quota.
+//! - `servers` stores eras and lists of tools.
+//! - `log` stores the log lines of servers.
+//! - `quotas` stores how much of each quota was used.
 //! - `database` runs the transactions and statements of all these modules, and brings the file to the newest schema.
 //! - `error` says why the database fails, `owner` names the owner of a row, and `rows` reads rows as structs.
 //! - `moving` moves the rows of a file into Postgres.
@@ -140,12 +142,13 @@ const BRIEF_LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 /// A file has one connection, which runs one statement after another; other processes may use the file at the same time
 /// (SQLite's WAL mode). After a future is dropped, its statement has either run as a whole or not at all.
 ///
-/// The operations that a call of a tool needs (the traits of the host, [`Vault::get`], the [`journal`]) run in their
-/// own tasks ([`toolrack_host::run_in_own_task`]). So a future that is no longer polled never holds the connection.
+/// Each operation that a call of a tool needs (the traits of the host, [`Vault::get`], the [`journal`]) runs in a task
+/// of its own ([`toolrack_host::run_in_own_task`]). So it never holds the connection because its caller stopped
+/// polling.
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: Backend,
-    /// The conversations that have a turn under way.
+    /// The sessions (conversations) in which this process has a turn under way.
     claims: sessions::Claims,
 }
 
@@ -164,7 +167,7 @@ impl Store {
     /// schema.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// [`StoreError`], as for [`Self::open`].
     pub async fn open_existing(path: impl Into<PathBuf>) -> Result<Option<Self>, StoreError> {
         let path = path.into();
         let file = sqlite::File::open_existing(&path, BRIEF_LOCK_TIMEOUT).await?;
@@ -185,7 +188,7 @@ impl Store {
         if !matches!(self.backend, Backend::Sqlite(_)) {
             return Ok(false);
         }
-        let mut transaction = self.read("looking for rows").await?;
+        let mut transaction = self.begin_read("looking for rows").await?;
         // Each approval, pin and answer has a row in the audit log. A file has the tables of a team only if it has
         // served one.
         database::query_scalar(
@@ -224,9 +227,9 @@ impl Store {
         }
     }
 
-    /// Waits for the running statement and closes the file. A store that is merely dropped loses nothing, but leaves
-    /// the write-ahead log beside the file. On Postgres, the connections stay open for the other stores of the
-    /// database. Otherwise, the store and its clones cannot be used afterwards.
+    /// Waits for the running statement and closes the file. Afterwards, each operation of the store and its clones
+    /// fails. A store that is merely dropped loses nothing, but leaves the write-ahead log beside the file. On
+    /// Postgres, does nothing: the other stores of the database use the same connections.
     pub async fn close(&self) {
         match &self.backend {
             Backend::Sqlite(file) => file.pool.close().await,
@@ -236,9 +239,9 @@ impl Store {
     }
 
     /// Closes the store of a process that is about to exit. Waits for the running statement, and leaves a short
-    /// write-ahead log (up to 256 KiB) beside the file. That saves four waits for the disk, and loses nothing: the log
+    /// write-ahead log (up to 256 KiB) beside the file. This saves four waits for the disk, and loses nothing: the log
     /// contains all commits, and the next process reads it. If the log is longer, or may still contain deleted secrets,
-    /// does what [`Self::close`] does. On Postgres, does nothing.
+    /// closes the file like [`Self::close`]. On Postgres, does nothing.
     ///
     /// The store cannot be used afterwards; its thread and its open files remain until the process exits.
     pub async fn close_at_exit(&self) {

@@ -5,19 +5,19 @@ use crate::{
     database::{QueryBuilder, query},
 };
 
-/// The maximum number of lines of one server. Beyond that, the oldest are removed.
+/// The maximum number of lines of one server. Beyond that, the oldest are deleted.
 const MAX_LINES: i64 = 2_000;
 
 /// The maximum number of lines of all servers.
 const MAX_TOTAL_LINES: i64 = 50_000;
 
-/// The maximum size of one line, in bytes; longer ones are cut.
+/// The maximum size of one line, in bytes. A longer line is cut.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
 
 /// One line of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// Counts lines in the order of their arrival; 0 for a line that is not stored yet.
+    /// A number that grows with each stored line; 0 for a line that is not stored yet.
     pub id: i64,
     /// The server's name.
     pub server: String,
@@ -35,14 +35,15 @@ pub struct LogLine {
 /// Which lines to read.
 #[derive(Clone, Debug, Default)]
 pub struct LogQuery {
-    /// Only lines of these servers, each with its name and file. Empty: of all servers.
+    /// Only lines of these servers, each given by its name and [`source`](LogLine::source). Empty: of all servers.
     pub servers: Vec<(String, String)>,
-    /// Only lines with a greater [`id`](LogLine::id), and of these the oldest. `None`: the newest lines of all.
+    /// Only the oldest lines with a greater [`id`](LogLine::id). `None`: the newest lines.
     pub after: Option<i64>,
-    /// At most this many lines; so the default finds none.
+    /// The maximum number of lines. The default, 0, finds none.
     pub limit: usize,
 }
 
+/// The columns `id`, `server`, `source`, `at`, `kind` and `text`.
 type Row = (i64, String, String, i64, String, String);
 
 impl From<Row> for LogLine {
@@ -52,11 +53,11 @@ impl From<Row> for LogLine {
 }
 
 impl Store {
-    /// Stores `lines` in their order and assigns their ids. Cuts each at 8 KiB, and removes the oldest lines beyond
-    /// 2,000 of one server and 50,000 of all.
+    /// Stores `lines` in their order and assigns their ids. Cuts each at 8 KiB, and deletes the oldest lines beyond
+    /// 2,000 of one server and 50,000 of all servers.
     ///
     /// # Errors
-    /// [`StoreError`] when the database fails; none of them is stored then.
+    /// [`StoreError`] when the database fails. It has then stored none of the lines.
     pub async fn keep_log(&self, lines: &[LogLine]) -> Result<(), StoreError> {
         if lines.is_empty() {
             return Ok(());
@@ -78,7 +79,7 @@ impl Store {
         servers.sort();
         servers.dedup();
         for (server, source) in servers {
-            // If there are fewer lines, the inner query finds no id, and nothing is deleted.
+            // With `MAX_LINES` lines or fewer, the inner query finds no id, so the statement deletes nothing.
             query(
                 "DELETE FROM server_log WHERE server = $1 AND source = $2 AND id <= (SELECT id FROM server_log \
                  WHERE server = $1 AND source = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)",
@@ -112,7 +113,8 @@ impl Store {
         }
         let order = if query.after.is_some() { " ORDER BY id LIMIT " } else { " ORDER BY id DESC LIMIT " };
         builder.push(order).push_bind(i64::try_from(query.limit).unwrap_or(i64::MAX));
-        let rows: Vec<Row> = builder.build().fetch_all(&mut self.read("reading the log of a server").await?).await?;
+        let rows: Vec<Row> =
+            builder.build().fetch_all(&mut self.begin_read("reading the log of a server").await?).await?;
         let mut lines: Vec<_> = rows.into_iter().map(LogLine::from).collect();
         lines.sort_unstable_by_key(|line| line.id);
         Ok(lines)

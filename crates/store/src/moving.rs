@@ -1,4 +1,5 @@
-//! Moves the rows of files into Postgres, one transaction for each file, so that a run that failed can begin again.
+//! Moves the rows of SQLite files into Postgres. Each file is one transaction, so that a run that failed can begin
+//! again.
 
 use crate::{
     Database, Store, StoreError,
@@ -6,7 +7,8 @@ use crate::{
     database::{Transaction, clear, copy, count, query, query_scalar},
 };
 
-/// The tables of a tenant. A table whose rows refer to another table comes after that table.
+/// The tables of a tenant, in the order in which they are copied: a table comes after the tables to which its rows
+/// refer.
 const TABLES: [&str; 20] = [
     "servers",
     "server_tools",
@@ -33,9 +35,10 @@ const TABLES: [&str; 20] = [
 /// The tables of a team. Replicas and their homes are not moved, because the processes that they describe have ended.
 const TEAM_TABLES: [&str; 5] = ["team_members", "team_tokens", "team_clients", "team_grants", "team_departures"];
 
-/// Tables in which a new database has a row already.
+/// The tables that have a row in a new database.
 const TABLES_WITH_A_FIRST_ROW: [&str; 1] = ["audit_head"];
 
+/// The name of the operation in error messages.
 const MOVING: &str = "moving the rows of a file";
 
 /// The result of a move.
@@ -44,7 +47,7 @@ const MOVING: &str = "moving the rows of a file";
 pub struct MoveReport {
     /// Each table, and how many rows it has in the file and now in Postgres.
     pub tables: Vec<(&'static str, u64)>,
-    /// The state of the audit log, the same before and after.
+    /// The state of the audit log, which is the same in the file and in Postgres.
     pub audit: Result<Chain, Break>,
     /// Whether an earlier run had moved the rows.
     pub were_already_moved: bool,
@@ -67,7 +70,7 @@ pub enum MoveError {
         /// The number of its rows.
         rows: u64,
     },
-    /// Not all rows have arrived.
+    /// Postgres has another number of rows after the move.
     #[error("the table `{table}` has {before} rows in the file and {after} in Postgres: nothing was moved")]
     Incomplete {
         /// The table.
@@ -91,8 +94,8 @@ impl Database {
     /// database fails.
     pub async fn check_movable(&self, tenant: Option<&str>, source: &Store) -> Result<bool, MoveError> {
         let store = self.target_store(tenant).await?;
-        let mut target = store.read_snapshot(MOVING).await?;
-        let mut file = source.read_snapshot(MOVING).await?;
+        let mut target = store.begin_snapshot(MOVING).await?;
+        let mut file = source.begin_snapshot(MOVING).await?;
         let tables = tables(tenant.is_none(), &mut file).await?;
         self.check_target(&tables, &mut file, &mut target).await
     }
@@ -102,19 +105,19 @@ impl Database {
     /// meanwhile.
     ///
     /// # Errors
-    /// [`MoveError`]
+    /// [`MoveError`] says which rows are in the way or missing, or which database fails.
     pub async fn move_rows(&self, tenant: Option<&str>, source: &Store) -> Result<MoveReport, MoveError> {
         let store = self.target_store(tenant).await?;
-        if tenant.is_none() && has_team(&mut source.read(MOVING).await?).await? {
+        if tenant.is_none() && has_team(&mut source.begin_read(MOVING).await?).await? {
             // Brings the tables to the newest schema.
             source.with_team().await?;
         }
-        let audit = source.verify_audit(None).await?;
+        let chain = source.verify_audit(None).await?;
         let mut target = store.begin_durably(MOVING).await?;
-        let mut file = source.read_snapshot(MOVING).await?;
+        let mut file = source.begin_snapshot(MOVING).await?;
         let tables = tables(tenant.is_none(), &mut file).await?;
         let were_already_moved = self.check_target(&tables, &mut file, &mut target).await?;
-        let mut moved = Vec::with_capacity(tables.len());
+        let mut moved_tables = Vec::with_capacity(tables.len());
         for table in tables {
             if !were_already_moved {
                 if TABLES_WITH_A_FIRST_ROW.contains(&table) {
@@ -122,22 +125,24 @@ impl Database {
                 }
                 copy(table, &mut file, &mut target).await?;
             }
-            let (before, after) = (row_count(table, &mut file).await?, row_count(table, &mut target).await?);
-            if before != after {
-                return Err(MoveError::Incomplete { table, before, after });
+            let (rows_in_file, rows_in_target) =
+                (row_count(table, &mut file).await?, row_count(table, &mut target).await?);
+            if rows_in_file != rows_in_target {
+                return Err(MoveError::Incomplete { table, before: rows_in_file, after: rows_in_target });
             }
-            moved.push((table, after));
+            moved_tables.push((table, rows_in_target));
         }
-        if moved.iter().any(|(table, _)| TEAM_TABLES.contains(table)) {
+        if moved_tables.iter().any(|(table, _)| TEAM_TABLES.contains(table)) {
             raise_version(&mut file, &mut target).await?;
         }
-        if verify(&mut target, None).await? != audit {
+        if verify(&mut target, None).await? != chain {
             return Err(MoveError::Audit);
         }
         target.commit().await?;
-        Ok(MoveReport { tables: moved, audit, were_already_moved })
+        Ok(MoveReport { tables: moved_tables, audit: chain, were_already_moved })
     }
 
+    /// Opens the store of `tenant`, or of the team for `None`.
     async fn target_store(&self, tenant: Option<&str>) -> Result<Store, StoreError> {
         match tenant {
             Some(tenant) => self.store(tenant).await,
@@ -145,24 +150,24 @@ impl Database {
         }
     }
 
-    /// Returns whether Postgres has the rows of the file. Fails when it has other rows.
+    /// Returns whether Postgres has the rows of the file already. An error if Postgres has other rows.
     async fn check_target(
         &self,
         tables: &[&'static str],
         file: &mut Transaction,
         target: &mut Transaction,
     ) -> Result<bool, MoveError> {
-        let mut first_occupied = None;
-        let mut is_same = audit_end(file).await? == audit_end(target).await?;
+        let mut first_non_empty = None;
+        let mut are_same = audit_end(file).await? == audit_end(target).await?;
         for table in tables {
-            let (before, after) = (row_count(table, file).await?, row_count(table, target).await?);
-            is_same &= before == after;
-            if after > 0 && !TABLES_WITH_A_FIRST_ROW.contains(table) && first_occupied.is_none() {
-                first_occupied = Some((*table, after));
+            let (rows_in_file, rows_in_target) = (row_count(table, file).await?, row_count(table, target).await?);
+            are_same &= rows_in_file == rows_in_target;
+            if rows_in_target > 0 && !TABLES_WITH_A_FIRST_ROW.contains(table) && first_non_empty.is_none() {
+                first_non_empty = Some((*table, rows_in_target));
             }
         }
-        match first_occupied {
-            Some(_) if is_same => Ok(true),
+        match first_non_empty {
+            Some(_) if are_same => Ok(true),
             Some((table, rows)) => Err(MoveError::NotEmpty { database: self.name().to_owned(), table, rows }),
             None => Ok(false),
         }
@@ -170,11 +175,12 @@ impl Database {
 }
 
 /// Returns the tables of the file that are moved.
-async fn tables(is_of_team: bool, file: &mut Transaction) -> Result<Vec<&'static str>, StoreError> {
-    let team_tables = if is_of_team && has_team(file).await? { &TEAM_TABLES[..] } else { &[] };
+async fn tables(includes_team: bool, file: &mut Transaction) -> Result<Vec<&'static str>, StoreError> {
+    let team_tables = if includes_team && has_team(file).await? { &TEAM_TABLES[..] } else { &[] };
     Ok(TABLES.iter().chain(team_tables).copied().collect())
 }
 
+/// Returns whether the file has the tables of a team.
 async fn has_team(file: &mut Transaction) -> Result<bool, StoreError> {
     query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')").fetch_one(file).await
 }
@@ -188,8 +194,8 @@ async fn audit_end(transaction: &mut Transaction) -> Result<Option<(i64, Vec<u8>
     query("SELECT seq, hash FROM audit_head").fetch_optional(transaction).await
 }
 
-/// Sets the version of the team, which counts its changes, to a higher number than in the file. A program that
-/// remembers the file's version then reads the members again.
+/// Sets the version of the team to a higher number than in the file. The version counts the changes of the team, so a
+/// program that remembers the file's version then reads the members again.
 async fn raise_version(file: &mut Transaction, target: &mut Transaction) -> Result<(), StoreError> {
     let file_version: i64 = query_scalar("SELECT version FROM team_version").fetch_one(file).await?;
     let raise = query("UPDATE team_version SET version = CASE WHEN version > $1 THEN version ELSE $1 END + 1");

@@ -1,5 +1,5 @@
-//! Says who owns a row: the user of a machine without a team, or a member of a tenant. The row has the key of the
-//! member. A member who is removed and comes back has another key, and so does not get the old rows.
+//! The owner of a row: the user of the machine, if there is no team, or a member of a tenant. The row has the key of
+//! the member. A member who is removed and comes back has another key, and so does not get the old rows.
 
 use toolrack_host::Principal;
 
@@ -26,14 +26,14 @@ impl Owner {
         Self::of(principal).is_some_and(|owner| owner.key == self.key)
     }
 
-    /// Reads the owner from the columns of a row, in which an empty key stands for the user of the machine. The name is
-    /// only shown, so it may be missing.
+    /// Reads the owner from the columns of a row. An empty key stands for the user of the machine. The name is only
+    /// shown to users, so it may be missing.
     pub(crate) fn from_columns(key: String, name: Option<String>) -> Option<Self> {
         (!key.is_empty()).then(|| Self { name: name.unwrap_or_default(), key })
     }
 }
 
-/// Whose rows a query finds.
+/// The owners whose rows a query finds.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum OwnerFilter<'a> {
     /// The rows of all owners.

@@ -1,5 +1,5 @@
-//! Stores the trusted definitions of tools (pins), and the tools whose definitions differ from their pins (the
-//! quarantine).
+//! Stores pins and the quarantine. A pin is the trusted definition of a tool. A tool whose definition differs from its
+//! pin is in quarantine until a user approves the new definition.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,16 +18,15 @@ use crate::{
     now,
 };
 
-/// How long reading pins may take before they count as unreadable. A server's tools cannot be used until its pins are
-/// read.
+/// The time-out of reading pins. A server's tools cannot be used until its pins are read.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How many pins one statement writes.
+/// The maximum number of pins that one statement writes.
 const PINS_PER_INSERT: usize = 100;
 
-/// The maximum number of tools of one list that get a row in the audit log: a server that keeps changing thousands of
-/// tools must not flood the log.
-const MAX_AUDITED: usize = 100;
+/// The maximum number of tools of one list that get a row in the audit log. A server that changes thousands of tools
+/// again and again must not flood the log.
+const MAX_AUDIT_ROWS: usize = 100;
 
 /// A tool that differs from its pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +35,7 @@ pub struct QuarantinedTool {
     pub pinned_server: PinnedServer,
     /// The tool's current definition, and why it is in quarantine.
     pub mismatch: PinMismatch,
-    /// When the tool came into quarantine, in seconds since 1970.
+    /// When the tool was put into quarantine, in seconds since 1970.
     pub since: i64,
     /// The tool's pin; `None` if it has none.
     pub pinned: Option<StoredPin>,
@@ -49,10 +48,11 @@ pub struct StoredPin {
     pub definition: Definition,
     /// When this definition became trusted, in seconds since 1970.
     pub at: i64,
-    /// Where a user approved it: `cli` or `daemon`; `None` if the host pinned it when it first saw the tool.
+    /// The way in which a user approved it: `cli` or `daemon`; `None` if the host pinned it when it first saw the tool.
     pub approved_by: Option<String>,
 }
 
+/// The columns of a row of `quarantine` (`source` to `since`), and those of the tool's row of `pins` (from its `hash`).
 type QuarantineRow = (
     String,
     String,
@@ -75,10 +75,22 @@ fn parse_hash(bytes: Vec<u8>) -> Option<DefinitionHash> {
 
 /// Converts a row; `None` if this version cannot understand it.
 fn parse_quarantined_tool(row: QuarantineRow) -> Option<QuarantinedTool> {
-    let (source, server, tool, new_hash, text, cause, was, since, pinned_hash, pinned_text, pinned_at, approved_by) =
-        row;
-    let cause = match (cause.as_str(), was) {
-        ("renamed", Some(was)) => Cause::Renamed { was },
+    let (
+        source,
+        server,
+        tool,
+        new_hash,
+        text,
+        cause,
+        renamed_from,
+        since,
+        pinned_hash,
+        pinned_text,
+        pinned_at,
+        approved_by,
+    ) = row;
+    let cause = match (cause.as_str(), renamed_from) {
+        ("renamed", Some(renamed_from)) => Cause::Renamed { was: renamed_from },
         ("too_many", _) => Cause::TooMany,
         // `changed`, or a cause that a newer version has written.
         _ => Cause::Changed,
@@ -107,14 +119,14 @@ impl Store {
              ON p.source = q.source AND p.server = q.server AND p.tool = coalesce(q.was, q.tool) \
              ORDER BY q.server, q.tool, q.source",
         )
-        .fetch_all(&mut self.read("reading the quarantine").await?)
+        .fetch_all(&mut self.begin_read("reading the quarantine").await?)
         .await?;
         Ok(rows.into_iter().filter_map(parse_quarantined_tool).collect())
     }
 
-    /// Trusts the tool `tool` of `pinned_server` with the definition whose hash is `approved`: replaces the tool's pin,
-    /// and records that in the [audit log](crate::audit) as done by `caller`, in one transaction. Returns `false`, and
-    /// does nothing, if this definition is not in quarantine: the tool has another definition by now, or a user has
+    /// Trusts the definition with the hash `approved_hash` of the tool `tool` of `pinned_server`. In one transaction,
+    /// replaces the tool's pin, and records in the [audit log](crate::audit) that `caller` did this. Returns `false`,
+    /// and does nothing, if this definition is not in quarantine: the tool has another definition by now, or a user has
     /// approved this one already.
     ///
     /// # Errors
@@ -123,7 +135,7 @@ impl Store {
         &self,
         pinned_server: &PinnedServer,
         tool: &str,
-        approved: DefinitionHash,
+        approved_hash: DefinitionHash,
         caller: &Caller,
     ) -> Result<bool, StoreError> {
         let operation = "approving a tool";
@@ -134,39 +146,39 @@ impl Store {
         .bind(&pinned_server.source)
         .bind(pinned_server.server.as_str())
         .bind(tool)
-        .bind(&approved.as_bytes()[..])
+        .bind(&approved_hash.as_bytes()[..])
         .fetch_optional(&mut transaction)
         .await?;
-        let Some((text, was)) = row else {
+        let Some((text, renamed_from)) = row else {
             return Ok(false);
         };
-        if let Some(was) = was {
+        if let Some(renamed_from) = renamed_from {
             query("UPDATE pins SET renamed_to = $1 WHERE source = $2 AND server = $3 AND tool = $4")
                 .bind(tool)
                 .bind(&pinned_server.source)
                 .bind(pinned_server.server.as_str())
-                .bind(was)
+                .bind(renamed_from)
                 .execute(&mut transaction)
                 .await?;
         }
-        let definition = Definition { hash: approved, text };
+        let definition = Definition { hash: approved_hash, text };
         pin(&mut transaction, pinned_server, &[(tool.to_owned(), definition)], Some(caller.way())).await?;
         forget_checked_list(&mut transaction, pinned_server).await?;
-        let audit_entry = Entry::of_release(caller, pinned_server, tool, approved);
+        let audit_entry = Entry::of_release(caller, pinned_server, tool, approved_hash);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), audit_entry)]).await?;
         transaction.commit().await?;
         Ok(true)
     }
 
-    /// Reads the pins of a server. `list_hash` is the hash of the server's current list of tools. If that list was
-    /// found to match the pins already, returns [`StoredPins::Unchanged`] instead of the pins.
+    /// Reads the pins of a server. `list_hash` is the hash of the server's current list of tools. If an earlier
+    /// comparison found that this list matches the pins, returns [`StoredPins::Unchanged`] instead of the pins.
     async fn read_pins(&self, pinned_server: &PinnedServer, list_hash: &[u8; 32]) -> Result<StoredPins, StoreError> {
         let operation = "reading pins";
         let row: Option<(i64, Option<Vec<u8>>)> =
             query("SELECT generation, list FROM pinned_servers WHERE source = $1 AND server = $2")
                 .bind(&pinned_server.source)
                 .bind(pinned_server.server.as_str())
-                .fetch_optional(&mut self.read(operation).await?)
+                .fetch_optional(&mut self.begin_read(operation).await?)
                 .await?;
         let Some((generation, checked_list_hash)) = row else {
             return Ok(StoredPins::Pins { generation: 0, pins: BTreeMap::new() });
@@ -179,7 +191,7 @@ impl Store {
             query("SELECT tool, hash, definition, renamed_to FROM pins WHERE source = $1 AND server = $2")
                 .bind(&pinned_server.source)
                 .bind(pinned_server.server.as_str())
-                .fetch_all(&mut self.read(operation).await?)
+                .fetch_all(&mut self.begin_read(operation).await?)
                 .await?;
         let pins = rows.into_iter().filter_map(|(tool, bytes, text, renamed_to)| {
             Some((tool, Pin { definition: Definition { hash: parse_hash(bytes)?, text }, renamed_to }))
@@ -187,7 +199,7 @@ impl Store {
         Ok(StoredPins::Pins { generation: generation.unsigned_abs(), pins: pins.collect() })
     }
 
-    /// Pins the tools that are new, and puts those that differ from their pins into quarantine.
+    /// Pins the new tools of a comparison, and puts the tools that differ from their pins into quarantine.
     async fn store_comparison(
         &self,
         pinned_server: &PinnedServer,
@@ -206,8 +218,8 @@ impl Store {
         }
         replace_quarantine(&mut transaction, pinned_server, &comparison.mismatches).await?;
         let generation = i64::try_from(comparison.generation).unwrap_or(i64::MAX);
-        // The hash of a list that matches all its pins saves the next comparison. It is stored only if the pins are
-        // still those that the list was compared with.
+        // The stored hash of a list that matches all its pins saves the next comparison. It is stored only if no other
+        // process has changed the pins since the comparison.
         let matching_list_hash = comparison.mismatches.is_empty().then_some(&comparison.list[..]);
         query(
             "UPDATE pinned_servers SET generation = generation + $1, list = CASE WHEN generation = $2 THEN $3 END \
@@ -229,7 +241,7 @@ impl Store {
             query_scalar("SELECT generation FROM pinned_servers WHERE source = $1 AND server = $2")
                 .bind(&pinned_server.source)
                 .bind(pinned_server.server.as_str())
-                .fetch_optional(&mut self.read("reading pins").await?)
+                .fetch_optional(&mut self.begin_read("reading pins").await?)
                 .await?;
         Ok(generation.unwrap_or_default().unsigned_abs())
     }
@@ -259,8 +271,8 @@ async fn pin(
     builder.build().execute(transaction).await.map(drop)
 }
 
-/// Raises the generation of a server's pins, because they have changed, and deletes the hash of the list of tools that
-/// was found to match them: the host then compares the list again.
+/// Records that the pins of a server have changed: raises their generation, and deletes the hash of the list that
+/// matched them. The host then compares its list of tools again.
 async fn forget_checked_list(transaction: &mut Transaction, pinned_server: &PinnedServer) -> Result<(), StoreError> {
     query("UPDATE pinned_servers SET generation = generation + 1, list = NULL WHERE source = $1 AND server = $2")
         .bind(&pinned_server.source)
@@ -271,19 +283,19 @@ async fn forget_checked_list(transaction: &mut Transaction, pinned_server: &Pinn
 }
 
 /// Replaces the quarantine of `pinned_server` with `mismatches`. A tool that was in quarantine with the same definition
-/// keeps its time. Any other tool gets a row in the audit log, up to [`MAX_AUDITED`] rows.
+/// keeps its time. Any other tool gets a row in the audit log, up to [`MAX_AUDIT_ROWS`] rows.
 async fn replace_quarantine(
     transaction: &mut Transaction,
     pinned_server: &PinnedServer,
     mismatches: &[PinMismatch],
 ) -> Result<(), StoreError> {
-    let previous: Vec<(String, Vec<u8>, i64)> =
+    let previous_rows: Vec<(String, Vec<u8>, i64)> =
         query("SELECT tool, hash, since FROM quarantine WHERE source = $1 AND server = $2")
             .bind(&pinned_server.source)
             .bind(pinned_server.server.as_str())
             .fetch_all(transaction)
             .await?;
-    if previous.is_empty() && mismatches.is_empty() {
+    if previous_rows.is_empty() && mismatches.is_empty() {
         return Ok(());
     }
     query("DELETE FROM quarantine WHERE source = $1 AND server = $2")
@@ -292,16 +304,16 @@ async fn replace_quarantine(
         .execute(transaction)
         .await?;
     let since_by_definition: BTreeMap<_, _> =
-        previous.iter().map(|(tool, hash, since)| ((tool.as_str(), &hash[..]), *since)).collect();
+        previous_rows.iter().map(|(tool, hash, since)| ((tool.as_str(), &hash[..]), *since)).collect();
     let mut audit_rows = Vec::new();
     for mismatch in mismatches {
         let PinMismatch { tool, definition, cause } = mismatch;
         let previous_since = since_by_definition.get(&(tool.as_str(), &definition.hash.as_bytes()[..])).copied();
-        if previous_since.is_none() && audit_rows.len() < MAX_AUDITED {
+        if previous_since.is_none() && audit_rows.len() < MAX_AUDIT_ROWS {
             audit_rows.push((Utc::now().timestamp_millis(), Entry::of_quarantine(pinned_server, mismatch)));
         }
-        let (cause_word, was) = match cause {
-            Cause::Renamed { was } => ("renamed", Some(was)),
+        let (cause_word, renamed_from) = match cause {
+            Cause::Renamed { was: renamed_from } => ("renamed", Some(renamed_from)),
             Cause::TooMany => ("too_many", None),
             // `Changed`, or a cause that this crate does not know yet.
             _ => ("changed", None),
@@ -316,7 +328,7 @@ async fn replace_quarantine(
         .bind(&definition.hash.as_bytes()[..])
         .bind(&definition.text)
         .bind(cause_word)
-        .bind(was)
+        .bind(renamed_from)
         .bind(previous_since.unwrap_or_else(now))
         .execute(transaction)
         .await?;
@@ -331,12 +343,12 @@ impl Pins for Store {
     fn recall<'a>(
         &'a self,
         server: &'a PinnedServer,
-        list: &'a [u8; 32],
+        list_hash: &'a [u8; 32],
     ) -> BoxFuture<'a, Result<StoredPins, PinsUnreadable>> {
-        let (store, server, list) = (self.clone(), server.clone(), *list);
+        let (store, server, list_hash) = (self.clone(), server.clone(), *list_hash);
         Box::pin(run_in_own_task(async move {
-            match tokio::time::timeout(READ_TIMEOUT, store.read_pins(&server, &list)).await {
-                Ok(recalled) => recalled.map_err(|error| PinsUnreadable { why: error.to_string() }),
+            match tokio::time::timeout(READ_TIMEOUT, store.read_pins(&server, &list_hash)).await {
+                Ok(result) => result.map_err(|error| PinsUnreadable { why: error.to_string() }),
                 Err(_) => Err(PinsUnreadable { why: "the database gave no answer within 2 s".to_owned() }),
             }
         }))

@@ -4,26 +4,27 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{Store, StoreError, database::query};
 
-/// How long a row is kept. The longest period of a quota is a month, so older rows say nothing about the present.
-const KEEP_TIME: TimeDelta = TimeDelta::days(32);
+/// How long a row is kept. The longest period of a quota is a month, so older rows do not matter.
+const RETENTION: TimeDelta = TimeDelta::days(32);
 
 /// How much of a quota was used at some time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaUse {
-    /// Who shares the quota. The caller of this crate chooses the words.
+    /// Identifies the callers that share the quota. The program that uses this crate chooses the text.
     pub holder: String,
-    /// The name of the holder for people.
+    /// The name of the holder that users see.
     pub name: Option<String>,
     /// The name of the quota.
     pub quota: String,
-    /// How much may be used.
+    /// The limit of the quota, in its unit.
     pub limit: u64,
-    /// How much was used.
+    /// The used amount, in the same unit.
     pub used: f64,
     /// The time at which `used` was right.
     pub at: DateTime<Utc>,
 }
 
+/// The columns `holder`, `name`, `quota`, `most`, `used` and `used_at`.
 type Row = (String, Option<String>, String, i64, f64, i64);
 
 impl Store {
@@ -51,7 +52,7 @@ impl Store {
             .await?;
         }
         query("DELETE FROM quota_uses WHERE used_at < $1")
-            .bind((Utc::now() - KEEP_TIME).timestamp_millis())
+            .bind((Utc::now() - RETENTION).timestamp_millis())
             .execute(&mut transaction)
             .await?;
         transaction.commit().await
@@ -64,7 +65,7 @@ impl Store {
     pub async fn quota_uses(&self) -> Result<Vec<QuotaUse>, StoreError> {
         let rows: Vec<Row> =
             query("SELECT holder, name, quota, most, used, used_at FROM quota_uses ORDER BY holder, quota")
-                .fetch_all(&mut self.read("reading the use of quotas").await?)
+                .fetch_all(&mut self.begin_read("reading the use of quotas").await?)
                 .await?;
         let to_quota_use = |(holder, name, quota, limit, used, at): Row| {
             let (limit, at) = (u64::try_from(limit).unwrap_or_default(), DateTime::from_timestamp_millis(at)?);

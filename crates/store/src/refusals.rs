@@ -1,5 +1,5 @@
-//! Stores which entries of projects a user refused to run. A project is a folder whose configuration file brings
-//! servers; an entry is what such a file says of one server.
+//! Stores the entries of projects that a user refused to run. A project is a folder whose configuration file brings
+//! servers. An entry is the part of such a file that configures one server.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,8 @@ use crate::{
     database::query,
 };
 
-/// A user's refusal of one entry of a project. The entry is not proposed again as long as its content has this hash.
+/// A user's refusal to run one entry of a project. Toolrack does not propose the entry again as long as its content has
+/// this hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The folder that holds the project's file, absolute and with symbolic links resolved.
@@ -34,7 +35,7 @@ impl Refusal {
 
 impl Store {
     /// Stores a refusal in place of an earlier refusal of the same entry. Records in the [audit log](crate::audit) that
-    /// `caller` refused, in the same transaction. An [approval](Self::approve) of the entry revokes the refusal.
+    /// `caller` refused, in the same transaction. A later [approval](Self::approve) of the entry deletes the refusal.
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
@@ -65,7 +66,7 @@ impl Store {
     pub async fn refusals(&self) -> Result<Vec<Refusal>, StoreError> {
         let rows: Vec<(String, String, String)> =
             query("SELECT project, name, hash FROM refusals ORDER BY project, name")
-                .fetch_all(&mut self.read("reading refusals").await?)
+                .fetch_all(&mut self.begin_read("reading refusals").await?)
                 .await?;
         Ok(rows.into_iter().map(|(project, name, hash)| Refusal { project: project.into(), name, hash }).collect())
     }

@@ -1,14 +1,13 @@
-//! Keeps track of the replicas that serve a team together, and of the home of each tenant: the one replica that serves
+//! Records the replicas (daemons) that serve a team together, and the home of each tenant: the one replica that serves
 //! the tenant.
 //!
 //! A replica counts its heartbeats in its row, and the other replicas (its siblings) watch the number. Each sibling
 //! measures with its own clock how long the number has not changed. After a certain time, the silence limit, the
-//! replica counts as silent, and a sibling removes it. So no two clocks are ever compared, neither the clocks of two
-//! machines, nor the clocks of a database before and after a failover. A home is valid for as long as its replica has a
-//! row.
+//! replica counts as silent, and a sibling removes it. So the clocks of two machines are never compared, and a failover
+//! to a database with another clock does no harm. A home is valid for as long as its replica has a row.
 //!
-//! No sibling may remove a replica before the silence limit has passed since the replica began its last
-//! [heartbeat](TeamStore::beat). So the replica knows until when it may serve tenants.
+//! The silence limit begins when the replica begins its last [heartbeat](TeamStore::beat). No sibling may remove the
+//! replica earlier, so the replica knows until when it may serve tenants.
 
 use crate::{
     StoreError, TeamStore,
@@ -23,7 +22,7 @@ pub struct Replica {
     pub id: String,
     /// The address at which its siblings reach it.
     pub address: String,
-    /// The public key with which it proves itself to them, in DER (`SubjectPublicKeyInfo`, RFC 5280).
+    /// The public key that proves its identity to its siblings, in DER (`SubjectPublicKeyInfo`, RFC 5280).
     pub public_key: Vec<u8>,
 }
 
@@ -77,10 +76,10 @@ impl HeartbeatRow {
 
 struct ReplicaHomesRow {
     tenants: i64,
-    last: HeartbeatRow,
+    last_heartbeat: HeartbeatRow,
 }
 
-from_row!(ReplicaHomesRow { tenants } flatten last);
+from_row!(ReplicaHomesRow { tenants } flatten last_heartbeat);
 
 struct HomeRow {
     epoch: i64,
@@ -102,14 +101,14 @@ impl HomeRow {
 }
 
 impl TeamStore {
-    /// Adds `replica`. Removes any other with the same address: its process has ended, because two processes cannot
-    /// listen there. Returns `false`, and changes nothing, if a replica has this id already.
+    /// Adds `replica`. Removes any other replica with the same address: its process has ended, because two processes
+    /// cannot listen on one address. Returns `false`, and changes nothing, if a replica has this id already.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn join_replicas(&self, replica: &Replica) -> Result<bool, StoreError> {
         let mut transaction = self.begin_concurrent("adding a replica").await?;
-        let added = query(
+        let added_rows = query(
             "INSERT INTO team_replicas (id, address, public_key, beats) VALUES ($1, $2, $3, 0) ON CONFLICT (id) DO NOTHING",
         )
         .bind(&replica.id)
@@ -117,7 +116,7 @@ impl TeamStore {
         .bind(&replica.public_key[..])
         .execute(&mut transaction)
         .await?;
-        if added == 0 {
+        if added_rows == 0 {
             return Ok(false);
         }
         query("DELETE FROM team_replicas WHERE address = $1 AND id <> $2")
@@ -136,10 +135,10 @@ impl TeamStore {
     /// [`StoreError`] when the database fails. Whether the heartbeat was written is then unknown.
     pub async fn beat(&self, id: &str) -> Result<bool, StoreError> {
         let mut transaction = self.begin_concurrent("writing a heartbeat").await?;
-        let beat = query("UPDATE team_replicas SET beats = beats + 1 WHERE id = $1").bind(id);
-        let written = beat.execute(&mut transaction).await?;
+        let update = query("UPDATE team_replicas SET beats = beats + 1 WHERE id = $1").bind(id);
+        let changed_rows = update.execute(&mut transaction).await?;
         transaction.commit().await?;
-        Ok(written > 0)
+        Ok(changed_rows > 0)
     }
 
     /// Returns the last heartbeat of every replica, ordered by id.
@@ -147,7 +146,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn heartbeats(&self) -> Result<Vec<Heartbeat>, StoreError> {
-        let mut transaction = self.read("reading the replicas").await?;
+        let mut transaction = self.begin_read("reading the replicas").await?;
         let rows: Vec<HeartbeatRow> = query("SELECT beats, id, address, public_key FROM team_replicas ORDER BY id")
             .fetch_all(&mut transaction)
             .await?;
@@ -159,31 +158,33 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn replica_homes(&self) -> Result<Vec<ReplicaHomes>, StoreError> {
-        let mut transaction = self.read("reading the homes of the replicas").await?;
+        let mut transaction = self.begin_read("reading the homes of the replicas").await?;
         let rows: Vec<ReplicaHomesRow> = query(
             "SELECT (SELECT count(*) FROM team_homes h WHERE h.replica = r.id) AS tenants, \
              r.beats, r.id, r.address, r.public_key FROM team_replicas r ORDER BY r.address, r.id",
         )
         .fetch_all(&mut transaction)
         .await?;
-        let homes = |row: ReplicaHomesRow| ReplicaHomes { last: row.last.into_heartbeat(), tenants: row.tenants };
-        Ok(rows.into_iter().map(homes).collect())
+        let to_replica_homes =
+            |row: ReplicaHomesRow| ReplicaHomes { last: row.last_heartbeat.into_heartbeat(), tenants: row.tenants };
+        Ok(rows.into_iter().map(to_replica_homes).collect())
     }
 
-    /// Removes the replica of `last` if that is still its last heartbeat; its tenants have no home then. Returns
-    /// `false`, and changes nothing, if the replica has written another heartbeat meanwhile, or was removed before.
+    /// Removes the replica of `last_heartbeat` if that is still its last heartbeat; its tenants have no home then.
+    /// Returns `false`, and changes nothing, if the replica has written another heartbeat meanwhile, or was removed
+    /// before.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn remove_silent(&self, last: &Heartbeat) -> Result<bool, StoreError> {
+    pub async fn remove_silent(&self, last_heartbeat: &Heartbeat) -> Result<bool, StoreError> {
         let mut transaction = self.begin_concurrent("removing a silent replica").await?;
-        let removed = query("DELETE FROM team_replicas WHERE id = $1 AND beats = $2")
-            .bind(&last.replica.id)
-            .bind(last.number)
+        let removed_rows = query("DELETE FROM team_replicas WHERE id = $1 AND beats = $2")
+            .bind(&last_heartbeat.replica.id)
+            .bind(last_heartbeat.number)
             .execute(&mut transaction)
             .await?;
         transaction.commit().await?;
-        Ok(removed > 0)
+        Ok(removed_rows > 0)
     }
 
     /// Returns the home of `tenant`, if it has one.
@@ -191,7 +192,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn home(&self, tenant: &str) -> Result<Option<Home>, StoreError> {
-        let mut transaction = self.read("reading the home of a tenant").await?;
+        let mut transaction = self.begin_read("reading the home of a tenant").await?;
         Ok(find_home(&mut transaction, tenant).await?.map(HomeRow::into_home))
     }
 
@@ -213,8 +214,8 @@ impl TeamStore {
         Ok(home)
     }
 
-    /// Leaves `tenant` without a home, if its home is the replica `id`. The epoch is kept: the next home has a higher
-    /// one.
+    /// Leaves `tenant` without a home, if its home is the replica `id`. Keeps the epoch, so that the next home has a
+    /// higher epoch.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -241,7 +242,7 @@ impl TeamStore {
 
 /// Makes the replica `id` the home of `tenant`, unless the tenant has a home. Returns the home.
 async fn take_home(transaction: &mut Transaction, tenant: &str, id: &str) -> Result<Home, StoreError> {
-    // From here on the row exists and is locked: replicas that want this home wait for each other.
+    // This creates and locks the row, so that other replicas that want to be this home wait.
     query(
         "INSERT INTO team_homes (tenant, epoch) VALUES ($1, 0) \
          ON CONFLICT (tenant) DO UPDATE SET epoch = team_homes.epoch",
@@ -270,6 +271,7 @@ async fn take_home(transaction: &mut Transaction, tenant: &str, id: &str) -> Res
     Err(StoreError::RemovedReplica { id: id.to_owned() })
 }
 
+/// Reads the home of a tenant; `None` if it has none.
 async fn find_home(transaction: &mut Transaction, tenant: &str) -> Result<Option<HomeRow>, StoreError> {
     query(
         "SELECT h.epoch, r.id, r.address, r.public_key FROM team_homes h \

@@ -1,23 +1,24 @@
-//! Reads rows as structs. sqlx's derive macro would do the same, but to run it while it compiles, cargo would have to
-//! build SQLite a second time.
+//! Macros that read rows as structs. The derive macro of sqlx does the same. But cargo would have to build SQLite a
+//! second time, to run that macro at compile time.
 
-/// Implements [`sqlx::FromRow`]: reads each column into the field of the same name. The field after `flatten` is itself
-/// such a struct, and is read from other columns of the same row.
+/// Implements [`sqlx::FromRow`] for both databases: reads each column into the field of the same name. The field after
+/// `flatten` is itself such a struct, which is read from other columns of the same row.
 macro_rules! from_row {
-    ($row:ident { $($column:ident),+ $(,)? } $(flatten $part:ident)?) => {
-        $crate::rows::impl_from_row!(sqlx::sqlite::SqliteRow, $row { $($column),+ } $(flatten $part)?);
+    ($struct:ident { $($column:ident),+ $(,)? } $(flatten $nested:ident)?) => {
+        $crate::rows::impl_from_row!(sqlx::sqlite::SqliteRow, $struct { $($column),+ } $(flatten $nested)?);
         #[cfg(feature = "postgres")]
-        $crate::rows::impl_from_row!(sqlx::postgres::PgRow, $row { $($column),+ } $(flatten $part)?);
+        $crate::rows::impl_from_row!(sqlx::postgres::PgRow, $struct { $($column),+ } $(flatten $nested)?);
     };
 }
 
+/// Implements [`sqlx::FromRow`] for the rows of one database, for [`from_row`].
 macro_rules! impl_from_row {
-    ($from:ty, $row:ident { $($column:ident),+ } $(flatten $part:ident)?) => {
-        impl sqlx::FromRow<'_, $from> for $row {
-            fn from_row(row: &$from) -> sqlx::Result<Self> {
+    ($row_type:ty, $struct:ident { $($column:ident),+ } $(flatten $nested:ident)?) => {
+        impl sqlx::FromRow<'_, $row_type> for $struct {
+            fn from_row(row: &$row_type) -> sqlx::Result<Self> {
                 Ok(Self {
                     $($column: sqlx::Row::try_get(row, stringify!($column))?,)+
-                    $($part: sqlx::FromRow::from_row(row)?,)?
+                    $($nested: sqlx::FromRow::from_row(row)?,)?
                 })
             }
         }
@@ -26,7 +27,7 @@ macro_rules! impl_from_row {
 
 pub(crate) use {from_row, impl_from_row};
 
-/// The bytes of a column of texts. They need not be UTF-8.
+/// The bytes of a text column. SQLite does not check that they are UTF-8.
 #[derive(Debug)]
 pub(crate) struct TextBytes(pub(crate) Vec<u8>);
 
@@ -35,8 +36,8 @@ impl sqlx::Type<sqlx::Sqlite> for TextBytes {
         <Vec<u8> as sqlx::Type<sqlx::Sqlite>>::type_info()
     }
 
-    fn compatible(kind: &sqlx::sqlite::SqliteTypeInfo) -> bool {
-        <Vec<u8> as sqlx::Type<sqlx::Sqlite>>::compatible(kind)
+    fn compatible(type_info: &sqlx::sqlite::SqliteTypeInfo) -> bool {
+        <Vec<u8> as sqlx::Type<sqlx::Sqlite>>::compatible(type_info)
     }
 }
 

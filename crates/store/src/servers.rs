@@ -16,8 +16,8 @@ use crate::{
 /// How long a query may take before the host continues without its answer.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The maximum number of servers to remember. The first to be deleted are those that were not seen for the longest
-/// time.
+/// The maximum number of servers to remember. Beyond that, the servers that were not seen for the longest time are
+/// deleted.
 const MAX_SERVERS: i64 = 10_000;
 
 /// The maximum number of servers whose list of tools is remembered.
@@ -25,23 +25,25 @@ const MAX_TOOL_LISTS: i64 = 500;
 /// The maximum size of one list of tools, in bytes.
 const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
 
-/// A server that has not changed is written at most once in this time.
-const DAY: i64 = 24 * 60 * 60;
+/// How often the row of a server with the same era is written again, in seconds.
+const REWRITE_INTERVAL: i64 = 24 * 60 * 60;
 
 impl Store {
+    /// Returns the era of a server, and when its row was written, in seconds since 1970.
     async fn read_era(&self, fingerprint: &str) -> Result<Option<(Era, i64)>, StoreError> {
         let row: Option<(String, i64)> = query("SELECT era, seen_at FROM servers WHERE fingerprint = $1")
             .bind(fingerprint)
-            .fetch_optional(&mut self.read("reading a server").await?)
+            .fetch_optional(&mut self.begin_read("reading a server").await?)
             .await?;
         Ok(row.and_then(|(era, seen_at)| Some((parse_era(&era)?, seen_at))))
     }
 
+    /// Stores the era of a server, unless its row is right and recent. Deletes the oldest rows beyond [`MAX_SERVERS`].
     async fn write_era(&self, fingerprint: &str, era: Era) -> Result<(), StoreError> {
         let now = now();
         if let Some((stored_era, seen_at)) = self.read_era(fingerprint).await?
             && stored_era == era
-            && now - seen_at < DAY
+            && now - seen_at < REWRITE_INTERVAL
         {
             return Ok(());
         }
@@ -62,16 +64,20 @@ impl Store {
         self.delete_oldest(MAX_SERVERS, delete, transaction).await
     }
 
+    /// Reads the list of tools of a server, as the host wrote it.
     async fn read_tools(&self, fingerprint: &str) -> Result<Option<Bytes>, StoreError> {
         let row: Option<(Vec<u8>,)> = query("SELECT tools FROM server_tools WHERE fingerprint = $1")
             .bind(fingerprint)
-            .fetch_optional(&mut self.read("reading a server's tools").await?)
+            .fetch_optional(&mut self.begin_read("reading a server's tools").await?)
             .await?;
         Ok(row.map(|(tools,)| tools.into()))
     }
 
+    /// Stores the tools of a server, unless they are stored already or too long. Deletes the oldest lists.
     async fn write_tools(&self, fingerprint: &str, tools: &[u8]) -> Result<(), StoreError> {
-        if tools.len() > MAX_LIST_BYTES || self.read_tools(fingerprint).await?.is_some_and(|stored| *stored == *tools) {
+        if tools.len() > MAX_LIST_BYTES
+            || self.read_tools(fingerprint).await?.is_some_and(|stored_tools| *stored_tools == *tools)
+        {
             return Ok(());
         }
         let operation = "remembering a server's tools";
@@ -106,20 +112,20 @@ fn parse_era(era: &str) -> Option<Era> {
     [Era::Legacy, Era::Modern].into_iter().find(|candidate| candidate.to_string() == era)
 }
 
-/// Waits for `lookup`, at most for [`QUERY_TIMEOUT`]. After an error or a time-out, logs `failure` with the reason, and
-/// returns the default.
+/// Waits for `query`, at most for [`QUERY_TIMEOUT`]. After an error or a time-out, logs `failure_message` with the
+/// reason, and returns the default.
 async fn within_query_timeout<T: Default>(
-    failure: &'static str,
-    lookup: impl Future<Output = Result<T, StoreError>>,
+    failure_message: &'static str,
+    query: impl Future<Output = Result<T, StoreError>>,
 ) -> T {
-    match tokio::time::timeout(QUERY_TIMEOUT, lookup).await {
-        Ok(Ok(found)) => found,
+    match tokio::time::timeout(QUERY_TIMEOUT, query).await {
+        Ok(Ok(result)) => result,
         Ok(Err(error)) => {
-            tracing::warn!(%error, "{failure}");
+            tracing::warn!(%error, "{failure_message}");
             T::default()
         }
         Err(_) => {
-            tracing::warn!("{failure}: no answer within 500 ms");
+            tracing::warn!("{failure_message}: no answer within 500 ms");
             T::default()
         }
     }
@@ -129,9 +135,8 @@ impl Memory for Store {
     fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>> {
         let (store, fingerprint) = (self.clone(), fingerprint.to_owned());
         Box::pin(run_in_own_task(async move {
-            let recalled =
-                within_query_timeout("cannot recall the era of a server", store.read_era(&fingerprint)).await;
-            recalled.map(|(era, _)| era)
+            let result = within_query_timeout("cannot recall the era of a server", store.read_era(&fingerprint)).await;
+            result.map(|(era, _)| era)
         }))
     }
 

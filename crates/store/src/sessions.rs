@@ -1,8 +1,8 @@
 //! Stores conversations with models (sessions), and finds them again.
 //!
-//! A conversation is a row and its messages (`messages`). It grows by steps. A step is one transaction, and names the
-//! position in the conversation from which it continues. `claim` keeps a conversation to one turn at a time,
-//! `retention` deletes old conversations, and `import` imports the conversations of other programs.
+//! A conversation is a row of the table `sessions`, with rows of the table `messages`. It grows by steps. A step is one
+//! transaction, and names the position in the conversation from which it continues. `claim` allows one turn of a
+//! conversation at a time, `retention` deletes old conversations, and `import` imports those of other programs.
 
 mod claim;
 mod import;
@@ -27,8 +27,8 @@ pub use import::ImportReport;
 pub use messages::{NewMessage, Role, Step, StoredMessage};
 pub use retention::Retention;
 
-/// The maximum size of a title, in bytes; longer ones are cut.
-const MAX_TITLE: usize = 500;
+/// The maximum size of a title, in bytes. A longer title is cut.
+const MAX_TITLE_BYTES: usize = 500;
 
 /// The length of the shortest prefix of an id that Toolrack shows.
 const MIN_SHOWN_PREFIX: usize = 8;
@@ -37,7 +37,7 @@ const MIN_SHOWN_PREFIX: usize = 8;
 const MIN_TYPED_PREFIX: usize = 4;
 
 /// The maximum size of a typed id that an error message repeats, in bytes.
-const MAX_SHOWN_TYPED: usize = 200;
+const MAX_QUOTED_ID_BYTES: usize = 200;
 
 /// The maximum number of sessions that an error message names when a prefix fits more than one.
 const MAX_CANDIDATES: usize = 5;
@@ -59,7 +59,7 @@ pub struct ModelUse {
     pub cost: Option<u64>,
 }
 
-/// The form that `--json` and the control API share.
+/// Writes the JSON of `--json` and the control API.
 impl Serialize for ModelUse {
     #[expect(clippy::cast_precision_loss, reason = "users see only a few digits of a cost")]
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -75,12 +75,12 @@ impl Serialize for ModelUse {
 }
 
 impl ModelUse {
-    /// Adds `other`. If only one cost is known, the sum is that cost.
+    /// Returns the sum of both. If only one cost is known, the sum has that cost.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let cost = match (self.cost, other.cost) {
-            (Some(own), Some(other)) => Some(own.saturating_add(other)),
-            (own, other) => own.or(other),
+            (Some(cost), Some(other_cost)) => Some(cost.saturating_add(other_cost)),
+            (cost, other_cost) => cost.or(other_cost),
         };
         Self {
             input: self.input.saturating_add(other.input),
@@ -122,8 +122,8 @@ impl From<ModelUseRow> for ModelUse {
 }
 
 impl From<ModelUse> for ModelUseRow {
-    fn from(spent: ModelUse) -> Self {
-        let ModelUse { input, output, cached_read, cache_write, reasoning, cost } = spent;
+    fn from(model_use: ModelUse) -> Self {
+        let ModelUse { input, output, cached_read, cache_write, reasoning, cost } = model_use;
         let to_signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         Self {
             input: to_signed(input),
@@ -168,7 +168,7 @@ pub struct Session {
     pub owner: Option<Owner>,
     /// When the conversation began.
     pub created_at: DateTime<Utc>,
-    /// When something was last added to it. A new title does not count.
+    /// When a step was last added to it. A new title does not change this.
     pub updated_at: DateTime<Utc>,
     /// How many messages the conversation has, which is also the position of the next message.
     pub messages: u64,
@@ -181,13 +181,13 @@ pub struct Session {
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
 pub struct SessionQuery<'a> {
-    /// Whose sessions.
+    /// Only sessions of these owners.
     pub whose: OwnerFilter<'a>,
     /// Only sessions whose title contains this text; the case of ASCII letters is ignored.
     pub search: Option<String>,
     /// For the next page: only sessions after this one in the list, given by its `updated_at` and `id`.
     pub after: Option<(DateTime<Utc>, Uuid)>,
-    /// At most this many, the newest.
+    /// The maximum number of sessions. The default, 0, finds none.
     pub limit: usize,
 }
 
@@ -203,7 +203,8 @@ pub struct SessionTotals {
     pub spent: ModelUse,
 }
 
-/// The columns of a session, and the ids directly before and after its own in the order of ids.
+/// The columns of a session, and the ids directly before and after its id in the order of ids. Those two tell how long
+/// the prefix of its id must be.
 #[derive(Debug)]
 struct SessionRow {
     id: String,
@@ -239,7 +240,7 @@ impl SessionRow {
         let neighbours = [self.id_before.as_deref(), self.id_after.as_deref()];
         Some(Session {
             id: Uuid::try_parse(&self.id).ok()?,
-            prefix: prefix(&self.id, neighbours),
+            prefix: shortest_prefix(&self.id, neighbours),
             title: self.title,
             model: self.model,
             agent: self.agent,
@@ -255,10 +256,10 @@ impl SessionRow {
 
 /// Returns the shortest prefix of `id`, of at least [`MIN_SHOWN_PREFIX`] characters, that its neighbours, the ids
 /// before and after it, do not share.
-fn prefix(id: &str, neighbours: [Option<&str>; 2]) -> String {
-    let common_length = |other: &str| id.bytes().zip(other.bytes()).take_while(|(own, other)| own == other).count();
-    let common = neighbours.into_iter().flatten().map(common_length).max().unwrap_or(0);
-    let mut length = (common + 1).max(MIN_SHOWN_PREFIX);
+fn shortest_prefix(id: &str, neighbours: [Option<&str>; 2]) -> String {
+    let common_length = |other: &str| id.bytes().zip(other.bytes()).take_while(|(byte, other)| byte == other).count();
+    let longest_common = neighbours.into_iter().flatten().map(common_length).max().unwrap_or(0);
+    let mut length = (longest_common + 1).max(MIN_SHOWN_PREFIX);
     // A prefix that ends in a hyphen looks cut off.
     if id.as_bytes().get(length - 1) == Some(&b'-') {
         length += 1;
@@ -271,14 +272,14 @@ fn time_from_millis(milliseconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(milliseconds).unwrap_or_default()
 }
 
-/// Makes a typed id safe and short enough to print. The id is untrusted: it may come from the path of a request.
-fn printable(typed: &str) -> String {
-    text::for_log(&text::clip(typed, MAX_SHOWN_TYPED)).into_owned()
+/// Makes a typed id safe and short enough to print. The id is untrusted, because it may come from the URL of a request.
+fn printable(typed_id: &str) -> String {
+    text::for_log(&text::clip(typed_id, MAX_QUOTED_ID_BYTES)).into_owned()
 }
 
 /// Cuts a title to the length that is stored.
 fn cut_title(title: &str) -> &str {
-    &title[..title.floor_char_boundary(MAX_TITLE)]
+    &title[..title.floor_char_boundary(MAX_TITLE_BYTES)]
 }
 
 /// Restricts a query to the sessions of `owners`.
@@ -293,13 +294,13 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn create_session(&self, new: &NewSession) -> Result<Session, StoreError> {
-        self.create_session_as(Uuid::now_v7(), new).await
+    pub async fn create_session(&self, new_session: &NewSession) -> Result<Session, StoreError> {
+        self.create_session_as(Uuid::now_v7(), new_session).await
     }
 
     /// Begins a conversation with the id `id`. A conversation that exists already stays as it is, so that a caller can
     /// safely try again.
-    pub(crate) async fn create_session_as(&self, id: Uuid, new: &NewSession) -> Result<Session, StoreError> {
+    pub(crate) async fn create_session_as(&self, id: Uuid, new_session: &NewSession) -> Result<Session, StoreError> {
         let operation = "beginning a session";
         let now = Utc::now().timestamp_millis();
         let mut transaction = self.begin_durably(operation).await?;
@@ -308,11 +309,11 @@ impl Store {
              VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (id) DO NOTHING",
         )
         .bind(id.to_string())
-        .bind(cut_title(&new.title))
-        .bind(&new.model)
-        .bind(&new.agent)
-        .bind(new.owner.as_ref().map_or("", |owner| &owner.key))
-        .bind(new.owner.as_ref().map(|owner| &owner.name))
+        .bind(cut_title(&new_session.title))
+        .bind(&new_session.model)
+        .bind(&new_session.agent)
+        .bind(new_session.owner.as_ref().map_or("", |owner| &owner.key))
+        .bind(new_session.owner.as_ref().map(|owner| &owner.name))
         .bind(now)
         .execute(&mut transaction)
         .await?;
@@ -326,10 +327,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::UnknownSession`] when there is none; other errors when the database fails.
     pub async fn session(&self, id: Uuid) -> Result<Session, StoreError> {
-        let mut connection = self.read("reading a session").await?;
+        let mut connection = self.begin_read("reading a session").await?;
         self.read_session(id, &mut connection).await
     }
 
+    /// Reads the session `id` on this connection.
     async fn read_session(&self, id: Uuid, connection: &mut Transaction) -> Result<Session, StoreError> {
         let mut builder = QueryBuilder::new(SELECT_SESSIONS);
         builder.push(" WHERE id = ").push_bind(id.to_string());
@@ -351,42 +353,44 @@ impl Store {
             builder.push(" AND replace(lower(title), ").push_bind(search.to_ascii_lowercase());
             builder.push(", '') <> lower(title)");
         }
-        if let Some((at, id)) = query.after {
-            builder.push(" AND (updated_at, id) < (").push_bind(at.timestamp_millis());
+        if let Some((updated_at, id)) = query.after {
+            builder.push(" AND (updated_at, id) < (").push_bind(updated_at.timestamp_millis());
             builder.push(", ").push_bind(id.to_string()).push(")");
         }
         builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ");
         builder.push_bind(i64::try_from(query.limit).unwrap_or(i64::MAX));
-        let rows: Vec<SessionRow> = builder.build().fetch_all(&mut self.read("listing sessions").await?).await?;
+        let rows: Vec<SessionRow> = builder.build().fetch_all(&mut self.begin_read("listing sessions").await?).await?;
         Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
     }
 
-    /// Returns the session of `owners` that a user means by `typed`: its id, a prefix of its id (4 characters or more,
-    /// with or without hyphens), or `last` for the most recently changed.
+    /// Returns the session of `owners` that a user means by `typed_id`. This can be an id, a prefix of an id (4
+    /// characters or more, with or without hyphens), or `last` for the most recently changed session.
     ///
     /// # Errors
     /// [`StoreError::UnknownSession`] and [`StoreError::AmbiguousSession`]; other errors when the database fails.
-    pub async fn find_session(&self, typed: &str, owners: OwnerFilter<'_>) -> Result<Session, StoreError> {
-        if typed == "last" {
-            let newest = self.sessions(&SessionQuery { whose: owners, limit: 1, ..SessionQuery::default() }).await?;
-            return newest.into_iter().next().ok_or_else(|| self.unknown_session(typed));
+    pub async fn find_session(&self, typed_id: &str, owners: OwnerFilter<'_>) -> Result<Session, StoreError> {
+        if typed_id == "last" {
+            let newest_sessions =
+                self.sessions(&SessionQuery { whose: owners, limit: 1, ..SessionQuery::default() }).await?;
+            return newest_sessions.into_iter().next().ok_or_else(|| self.unknown_session(typed_id));
         }
-        let Some(start) = start_of_id(typed) else {
-            return Err(self.unknown_session(typed));
+        let Some(id_prefix) = normalize_prefix(typed_id) else {
+            return Err(self.unknown_session(typed_id));
         };
         let mut builder = QueryBuilder::new(SELECT_SESSIONS);
         // A range lets the query use the index of ids. `g` comes after every hexadecimal digit, so the end of the range
         // sorts after every id with this prefix.
-        builder.push(" WHERE id >= ").push_bind(&start).push(" AND id < ").push_bind(format!("{start}g"));
+        builder.push(" WHERE id >= ").push_bind(&id_prefix).push(" AND id < ").push_bind(format!("{id_prefix}g"));
         restrict_to(owners, &mut builder);
         builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ").push_bind(MAX_CANDIDATES as i64 + 1);
-        let rows: Vec<SessionRow> = builder.build().fetch_all(&mut self.read("looking for a session").await?).await?;
-        let mut found: Vec<Session> = rows.into_iter().filter_map(SessionRow::into_session).collect();
-        if found.len() > 1 {
-            let prefixes = found.into_iter().take(MAX_CANDIDATES).map(|session| session.prefix).collect();
-            return Err(StoreError::AmbiguousSession { typed: printable(typed), prefixes });
+        let rows: Vec<SessionRow> =
+            builder.build().fetch_all(&mut self.begin_read("looking for a session").await?).await?;
+        let mut matches: Vec<Session> = rows.into_iter().filter_map(SessionRow::into_session).collect();
+        if matches.len() > 1 {
+            let prefixes = matches.into_iter().take(MAX_CANDIDATES).map(|session| session.prefix).collect();
+            return Err(StoreError::AmbiguousSession { typed: printable(typed_id), prefixes });
         }
-        found.pop().ok_or_else(|| self.unknown_session(typed))
+        matches.pop().ok_or_else(|| self.unknown_session(typed_id))
     }
 
     /// Gives the session `id` another title, cut at 500 bytes.
@@ -395,22 +399,22 @@ impl Store {
     /// [`StoreError::UnknownSession`] when there is none; other errors when the database fails.
     pub async fn rename_session(&self, id: Uuid, title: &str) -> Result<(), StoreError> {
         let rename = query("UPDATE sessions SET title = $1 WHERE id = $2").bind(cut_title(title)).bind(id.to_string());
-        let renamed = self.write(rename, "renaming a session").await?;
-        if renamed == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
+        let changed_rows = self.write(rename, "renaming a session").await?;
+        if changed_rows == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 
-    /// Deletes the session `id` with all its messages. Once all processes have closed the database, its files hold
-    /// no part of them any more.
+    /// Deletes the session `id` with all its messages. When all processes have closed the database, no bytes of them
+    /// are left in its files.
     ///
     /// # Errors
-    /// As [`Self::rename_session`].
+    /// [`StoreError::UnknownSession`] when there is none; other errors when the database fails.
     pub async fn delete_session(&self, id: Uuid) -> Result<(), StoreError> {
         let operation = "deleting a session";
         let mut transaction = self.begin_erasing(operation).await?;
-        let deleted =
+        let deleted_rows =
             query("DELETE FROM sessions WHERE id = $1").bind(id.to_string()).execute(&mut transaction).await?;
         transaction.commit().await?;
-        if deleted == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
+        if deleted_rows == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 
     /// Returns how many sessions of `owners` there are, how many messages they have, and their tokens and cost.
@@ -419,7 +423,7 @@ impl Store {
     /// [`StoreError`] when the database fails.
     pub async fn session_totals(&self, owners: OwnerFilter<'_>) -> Result<SessionTotals, StoreError> {
         let (operation, key) = ("counting sessions", owners.key());
-        let mut connection = self.read(operation).await?;
+        let mut connection = self.begin_read(operation).await?;
         let (sessions, messages): (i64, i64) = query(
             "SELECT (SELECT count(*) FROM sessions WHERE $1 IS NULL OR owner = $1), (SELECT count(*) FROM messages \
              WHERE $1 IS NULL OR session_id IN (SELECT id FROM sessions WHERE owner = $1))",
@@ -427,8 +431,8 @@ impl Store {
         .bind(&key)
         .fetch_one(&mut connection)
         .await?;
-        // Added up here, where a sum that is too large becomes the largest number: in SQL, it would be an error.
-        let spent: Vec<ModelUseRow> = query(
+        // Not added up in SQL, where a sum that is too large is an error. Here, it becomes the largest number.
+        let uses: Vec<ModelUseRow> = query(
             "SELECT input, output, cached_read, cache_write, reasoning, cost FROM sessions \
              WHERE $1 IS NULL OR owner = $1",
         )
@@ -438,53 +442,54 @@ impl Store {
         Ok(SessionTotals {
             sessions: u64::try_from(sessions).unwrap_or_default(),
             messages: u64::try_from(messages).unwrap_or_default(),
-            spent: spent.into_iter().map(ModelUse::from).fold(ModelUse::default(), ModelUse::plus),
+            spent: uses.into_iter().map(ModelUse::from).fold(ModelUse::default(), ModelUse::plus),
         })
     }
 
-    /// Records in the audit log that `by` read a conversation of another member.
+    /// Records in the audit log that `caller` read a conversation of another member.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn record_reading(&self, session: &Session, by: &Caller) -> Result<(), StoreError> {
-        self.record(audit_entry("conversation_read", session, by)).await
+    pub async fn record_reading(&self, session: &Session, caller: &Caller) -> Result<(), StoreError> {
+        self.record(audit_entry("conversation_read", session, caller)).await
     }
 
-    /// Records in the audit log that `by` deleted a conversation of another member.
+    /// Records in the audit log that `caller` deleted a conversation of another member.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn record_deletion(&self, session: &Session, by: &Caller) -> Result<(), StoreError> {
-        self.record(audit_entry("conversation_deleted", session, by)).await
+    pub async fn record_deletion(&self, session: &Session, caller: &Caller) -> Result<(), StoreError> {
+        self.record(audit_entry("conversation_deleted", session, caller)).await
     }
 
-    fn unknown_session(&self, typed: &str) -> StoreError {
-        StoreError::UnknownSession { typed: printable(typed) }
+    fn unknown_session(&self, typed_id: &str) -> StoreError {
+        StoreError::UnknownSession { typed: printable(typed_id) }
     }
 }
 
-/// Returns the row of the audit log about what `by` did with the conversation of another member.
-fn audit_entry(kind: &str, session: &Session, by: &Caller) -> Entry {
+/// Returns the row of the audit log about what `caller` did with the conversation of another member.
+fn audit_entry(kind: &str, session: &Session, caller: &Caller) -> Entry {
     let owner = session.owner.as_ref().map_or("", |owner| &owner.name);
-    Entry::of_conversation(kind, by, owner, &session.id.to_string())
+    Entry::of_conversation(kind, caller, owner, &session.id.to_string())
 }
 
-/// Brings a typed prefix into the form of stored ids; `None` if no id can begin with it, or it is too short.
-fn start_of_id(typed: &str) -> Option<String> {
+/// Writes a typed prefix as stored ids are written: in lower case, with hyphens. `None` if no id can begin with it, or
+/// if it is too short.
+fn normalize_prefix(typed_id: &str) -> Option<String> {
     /// Before these digits, a UUID has a hyphen.
     const HYPHENS: [usize; 4] = [8, 12, 16, 20];
-    let digits: String = typed.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
+    let digits: String = typed_id.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
     if !(MIN_TYPED_PREFIX..=32).contains(&digits.len()) || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
-    let mut start = String::with_capacity(36);
+    let mut prefix = String::with_capacity(36);
     for (index, digit) in digits.chars().enumerate() {
         if HYPHENS.contains(&index) {
-            start.push('-');
+            prefix.push('-');
         }
-        start.push(digit);
+        prefix.push(digit);
     }
-    Some(start)
+    Some(prefix)
 }
 
 #[cfg(test)]

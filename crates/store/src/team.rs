@@ -1,10 +1,10 @@
 //! Stores the members of a team (people and services), and the tokens that stand for them.
 //!
-//! The store has only the hash of a token. A token stands for a member, and has no role or group of its own, so that a
-//! change of the member applies to all tokens of the member at once.
+//! The store has only the hash of a token. A token has no role or group of its own, so that a change of its member
+//! applies to all tokens of the member at once.
 //!
-//! Tokens of one family end together. There are two kinds of families: the access tokens of one grant (what a user
-//! allowed an OAuth client), and the tokens that a user made with another token.
+//! Tokens of one family end together. There are two kinds of families: the access tokens of one grant (a user's
+//! permission for an OAuth client), and the tokens that a user made with another token.
 
 mod administration;
 mod endings;
@@ -34,8 +34,8 @@ use crate::{
     rows::from_row,
 };
 
-/// The hash of a token, by which the store finds it. SHA-256 is enough: a token is 256 random bits, which cannot be
-/// guessed, so a hash that is slow to compute would gain nothing.
+/// The hash of a token, by which the store finds it. SHA-256 is enough, because a token has 256 random bits, which
+/// cannot be guessed. A hash that is slow to compute would not be safer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenHash([u8; 32]);
 
@@ -69,7 +69,7 @@ pub enum Purpose {
 impl Purpose {
     const ALL: [Self; 3] = [Self::Personal, Self::Access, Self::Browser];
 
-    /// A stable word.
+    /// Returns the word for the purpose, in the database and for programs. It never changes.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -80,8 +80,9 @@ impl Purpose {
     }
 }
 
-/// The beginning of [`NewToken::family`] for a token that was made with another token, whose id follows.
-const MADE_WITH: &str = "with:";
+/// The prefix of [`NewToken::family`] for a token that a user made with another token. After it comes the id of that
+/// other token.
+const MADE_WITH_PREFIX: &str = "with:";
 
 /// A token to store.
 #[derive(Clone, Debug)]
@@ -90,7 +91,7 @@ pub struct NewToken {
     pub hash: TokenHash,
     /// The purpose of the token.
     pub purpose: Purpose,
-    /// A name for people.
+    /// A name that users see.
     pub label: String,
     /// The OAuth client that has the token.
     pub client: Option<String>,
@@ -98,7 +99,7 @@ pub struct NewToken {
     pub family: Option<String>,
     /// The only profile whose MCP endpoint the token opens. `None` if the token is not bound to a profile.
     pub profile: Option<String>,
-    /// When the token ends.
+    /// When the token ends; `None` if it does not end by itself.
     pub ends_at: Option<DateTime<Utc>>,
 }
 
@@ -110,10 +111,10 @@ impl NewToken {
         Self { hash, purpose, label: String::new(), client, family, profile, ends_at }
     }
 
-    /// Makes this token end when the token `id` is revoked: the owner used that token to make this one.
+    /// Records that the owner made this token with the token `id`, and so ends this token when that one is revoked.
     #[must_use]
     pub fn made_with(self, id: &str) -> Self {
-        Self { family: Some(format!("{MADE_WITH}{id}")), ..self }
+        Self { family: Some(format!("{MADE_WITH_PREFIX}{id}")), ..self }
     }
 }
 
@@ -123,11 +124,11 @@ impl NewToken {
 pub struct TeamToken {
     /// The id of the token. It gives no access.
     pub id: String,
-    /// The member for whom the token stands, as of now.
+    /// The member for whom the token stands, with the present role and groups.
     pub member: Principal,
     /// The purpose of the token.
     pub purpose: Purpose,
-    /// A name for people.
+    /// A name that users see.
     pub label: String,
     /// The OAuth client that has the token.
     pub client: Option<String>,
@@ -137,16 +138,16 @@ pub struct TeamToken {
     pub profile: Option<String>,
     /// When the token was made.
     pub made_at: DateTime<Utc>,
-    /// When the token ends.
+    /// When the token ends; `None` if it does not end by itself.
     pub ends_at: Option<DateTime<Utc>>,
 }
 
 /// The identity of a member.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberIdentity<'a> {
-    /// The issuer that vouches for the member.
+    /// The identity provider of the member, such as its issuer in OpenID Connect.
     pub issuer: &'a str,
-    /// The member, as the issuer knows it.
+    /// The id that the issuer has for the member.
     pub subject: &'a str,
 }
 
@@ -164,7 +165,7 @@ pub enum TokenFilter<'a> {
     Id(&'a str),
     /// The token with this hash.
     Hash(TokenHash),
-    /// The tokens with these hashes: at most some thousands, because they go into one query.
+    /// The tokens with these hashes: at most some thousands, because one query contains them all.
     Hashes(&'a [TokenHash]),
     /// The tokens of one family, which end together.
     Family(&'a str),
@@ -198,8 +199,8 @@ struct TokenRow {
 from_row!(TokenRow { id, purpose, label, client, family, profile, made_at, ends_at } flatten member);
 
 impl MemberRow {
-    /// Returns the principal. An unknown kind or role, which a newer version has written, counts as the kind or role
-    /// with the fewest rights.
+    /// Returns the principal. If a newer version has written an unknown kind or role, uses the kind or role with the
+    /// fewest rights.
     fn into_principal(self) -> Result<Principal, BadPrincipal> {
         let kind = if self.kind == Kind::Person.word() { Kind::Person } else { Kind::Service };
         let groups: Vec<String> = serde_json::from_str(&self.groups).unwrap_or_default();
@@ -233,8 +234,8 @@ impl TokenRow {
 }
 
 impl TokenFilter<'_> {
-    /// Adds the condition for these tokens to `query`, in which `t` is the row of a token, and `m` is the row of the
-    /// token's member. Each selection has its own condition, so that the database uses the right index.
+    /// Adds the condition for these tokens to `query`. In it, `t` is the row of a token, and `m` the row of its member.
+    /// Each selection has its own condition, so that the database uses the right index.
     fn push_condition(self, query: &mut QueryBuilder) {
         match self {
             Self::All => query.push("TRUE"),
@@ -248,7 +249,7 @@ impl TokenFilter<'_> {
                 .push("t.id IN (WITH RECURSIVE made (id) AS (SELECT id FROM team_tokens WHERE id = ")
                 .push_bind(id.to_owned())
                 .push(" UNION SELECT child.id FROM team_tokens child JOIN made ON child.family = ")
-                .push_bind(MADE_WITH)
+                .push_bind(MADE_WITH_PREFIX)
                 .push(" || made.id) SELECT id FROM made)"),
             Self::Hash(hash) => query.push("t.hash = ").push_bind(hash.0.to_vec()),
             Self::Hashes(hashes) => {
@@ -272,8 +273,8 @@ const SCRIPTS: [&str; 7] = [
 
 /// The store of an installation that serves a team. Clones share it.
 ///
-/// The first use creates its tables. A file without a team has none of them, because SQLite reads the definitions of
-/// all tables whenever a program opens the file.
+/// [`Store::with_team`] creates its tables. A file without a team does not have them, because SQLite reads the
+/// definitions of all tables whenever a program opens the file.
 #[derive(Clone, Debug)]
 pub struct TeamStore {
     store: Store,
@@ -300,18 +301,19 @@ impl Store {
         }
         let operation = "making the tables of a team";
         let mut transaction = self.begin(operation).await?;
-        let is_there: bool = query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')")
-            .fetch_one(&mut transaction)
-            .await?;
-        let found: i64 = match is_there {
+        let has_team_schema: bool =
+            query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')")
+                .fetch_one(&mut transaction)
+                .await?;
+        let found_version: i64 = match has_team_schema {
             true => query_scalar("SELECT version FROM team_schema").fetch_one(&mut transaction).await,
             false => Ok(0),
         }?;
-        let known = SCRIPTS.len() as i64;
-        if found > known {
-            return Err(StoreError::Newer { path: self.path().to_owned(), found, known });
+        let known_version = SCRIPTS.len() as i64;
+        if found_version > known_version {
+            return Err(StoreError::Newer { path: self.path().to_owned(), found: found_version, known: known_version });
         }
-        for script in SCRIPTS.into_iter().skip(usize::try_from(found).unwrap_or_default()) {
+        for script in SCRIPTS.into_iter().skip(usize::try_from(found_version).unwrap_or_default()) {
             transaction.run_script(script).await?;
         }
         transaction.commit().await?;
@@ -332,8 +334,8 @@ impl Database {
 
 impl TeamStore {
     /// Adds a member of a team, or changes its name, groups, role and tenant, and records that in the [audit
-    /// log](crate::audit), in one transaction. When the member moves to another tenant, all tokens, sessions and grants
-    /// from the former tenant end. Does nothing when nothing would change.
+    /// log](crate::audit), in one transaction. When the member moves to another tenant, all its tokens, sessions and
+    /// grants end. Does nothing if the member is stored like this already.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -341,8 +343,8 @@ impl TeamStore {
         self.write_member(member, AdminRolePolicy::Replace, caller).await
     }
 
-    /// Like [`Self::put_member`], for a member whom a provider has just signed in: a role that an administrator gave to
-    /// the member stays.
+    /// Like [`Self::put_member`], for a member whom a provider has just signed in. If an administrator gave a role to
+    /// the member, the member keeps that role.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -350,19 +352,26 @@ impl TeamStore {
         self.write_member(member, AdminRolePolicy::Keep, caller).await
     }
 
-    async fn write_member(&self, new: &Principal, policy: AdminRolePolicy, caller: &Caller) -> Result<(), StoreError> {
+    /// Adds or changes a member. `role_policy` decides about a role that an administrator gave to the member.
+    async fn write_member(
+        &self,
+        new_member: &Principal,
+        role_policy: AdminRolePolicy,
+        caller: &Caller,
+    ) -> Result<(), StoreError> {
         let operation = "writing a member of the team";
-        let groups = serde_json::to_string(&new.groups().collect::<Vec<_>>()).unwrap_or_default();
-        let owner = MemberIdentity { issuer: new.issuer(), subject: new.subject() };
+        let groups = serde_json::to_string(&new_member.groups().collect::<Vec<_>>()).unwrap_or_default();
+        let owner = MemberIdentity { issuer: new_member.issuer(), subject: new_member.subject() };
         let mut transaction = self.begin(operation).await?;
-        let before = find_member(&mut transaction, owner).await?;
-        let role = match policy {
-            AdminRolePolicy::Keep => role_by_admin(&mut transaction, owner, new.tenant()).await?,
+        let member_before = find_member(&mut transaction, owner).await?;
+        let role_by_admin = match role_policy {
+            AdminRolePolicy::Keep => find_role_by_admin(&mut transaction, owner, new_member.tenant()).await?,
             AdminRolePolicy::Replace => None,
         };
-        let membership = removed::membership(&mut transaction, new).await?;
-        let after = new.clone().with_role(role.unwrap_or(new.role())).in_membership(membership);
-        let changed = query(
+        let membership = removed::membership(&mut transaction, new_member).await?;
+        let member_after =
+            new_member.clone().with_role(role_by_admin.unwrap_or(new_member.role())).in_membership(membership);
+        let changed_rows = query(
             "INSERT INTO team_members (issuer, subject, kind, tenant, name, groups, role, changed_at, role_is_given, \
              membership) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (issuer, subject) DO UPDATE SET kind = excluded.kind, \
              tenant = excluded.tenant, name = excluded.name, groups = excluded.groups, role = excluded.role, \
@@ -370,24 +379,24 @@ impl TeamStore {
              WHERE (team_members.kind, team_members.tenant, team_members.name, team_members.groups, team_members.role) <> \
              (excluded.kind, excluded.tenant, excluded.name, excluded.groups, excluded.role)",
         )
-        .bind(after.issuer())
-        .bind(after.subject())
-        .bind(after.kind().word())
-        .bind(after.tenant())
-        .bind(after.name())
+        .bind(member_after.issuer())
+        .bind(member_after.subject())
+        .bind(member_after.kind().word())
+        .bind(member_after.tenant())
+        .bind(member_after.name())
         .bind(groups)
-        .bind(after.role().word())
+        .bind(member_after.role().word())
         .bind(now())
-        .bind(role.is_some())
+        .bind(role_by_admin.is_some())
         .bind(membership)
         .execute(&mut transaction)
         .await?;
-        if let Some(before) = before.filter(|before| before.tenant() != after.tenant()) {
-            removed::record_departure(&mut transaction, &before).await?;
+        if let Some(member_before) = member_before.filter(|member| member.tenant() != member_after.tenant()) {
+            removed::record_departure(&mut transaction, &member_before).await?;
             removed::end_access(&mut transaction, owner).await?;
         }
-        if changed > 0 {
-            let entry = Entry::of_member("member_changed", caller, &after);
+        if changed_rows > 0 {
+            let entry = Entry::of_member("member_changed", caller, &member_after);
             append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         }
         transaction.commit().await
@@ -403,7 +412,7 @@ impl TeamStore {
              WHERE ($1 IS NULL OR tenant = $1) ORDER BY tenant, name, issuer, subject",
         )
         .bind(tenant)
-        .fetch_all(&mut self.read("reading the members of the team").await?)
+        .fetch_all(&mut self.begin_read("reading the members of the team").await?)
         .await?;
         Ok(rows.into_iter().filter_map(|row| row.into_principal().ok()).collect())
     }
@@ -413,13 +422,13 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn member(&self, owner: MemberIdentity<'_>) -> Result<Option<Principal>, StoreError> {
-        let mut connection = self.read("reading a member of the team").await?;
+        let mut connection = self.begin_read("reading a member of the team").await?;
         find_member(&mut connection, owner).await
     }
 
     /// Stores a token of `owner`, records that in the audit log, and returns its id. Also removes the rows of tokens
-    /// that have ended. Returns `None`, and stores nothing, if there is no such member, or if the token with which this
-    /// one [was made](NewToken::made_with) is no longer valid.
+    /// that have ended. Returns `None`, and stores nothing, if the member does not exist. Does the same if this token
+    /// [was made](NewToken::made_with) with a token that has become invalid.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -442,7 +451,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn team_tokens(&self, filter: TokenFilter<'_>) -> Result<Vec<TeamToken>, StoreError> {
-        find_tokens(&mut self.read("reading tokens of the team").await?, filter).await
+        find_tokens(&mut self.begin_read("reading tokens of the team").await?, filter).await
     }
 
     /// Returns the token with this hash, unless it has ended.
@@ -461,26 +470,27 @@ impl TeamStore {
     pub async fn revoke_tokens(&self, filter: TokenFilter<'_>, caller: &Caller) -> Result<usize, StoreError> {
         let operation = "revoking tokens of the team";
         let mut transaction = self.begin_durably(operation).await?;
-        // Selected under the lock of the writers: a token that is made meanwhile with one of these is among them.
+        // The transaction has the lock of the writers, so no user can make a further token with one of these meanwhile.
         let tokens = find_tokens(&mut transaction, filter).await?;
-        let revoked = endings::revoke(&mut transaction, &tokens).await?;
-        let at = Utc::now().timestamp_millis();
-        let audit_row =
-            |token: &TeamToken| (at, Entry::of_token("token_revoked", caller, &token.member, &token.id, &token.label));
-        let rows: Vec<_> = revoked.into_iter().map(audit_row).collect();
+        let revoked_tokens = endings::revoke(&mut transaction, &tokens).await?;
+        let now_millis = Utc::now().timestamp_millis();
+        let audit_row = |token: &TeamToken| {
+            (now_millis, Entry::of_token("token_revoked", caller, &token.member, &token.id, &token.label))
+        };
+        let rows: Vec<_> = revoked_tokens.into_iter().map(audit_row).collect();
         append(&mut transaction, &rows).await?;
         transaction.commit().await?;
         Ok(rows.len())
     }
 
-    /// Returns the version of the team: a number that grows with each change of a member, a token or anything else that
-    /// decides what a token proves.
+    /// Returns the version of the team. This number grows with each change of a member or a token, and with each other
+    /// change of the rights that a token gives.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn team_version(&self) -> Result<i64, StoreError> {
         query_scalar("SELECT version FROM team_version")
-            .fetch_one(&mut self.read("reading the version of the team").await?)
+            .fetch_one(&mut self.begin_read("reading the version of the team").await?)
             .await
     }
 }
@@ -494,11 +504,13 @@ async fn insert_token(
 ) -> Result<Option<String>, StoreError> {
     let Some(member) = find_member(transaction, owner).await? else { return Ok(None) };
     endings::delete_expired(transaction, now()).await?;
-    // The request may have been let in before its token was revoked.
-    if let Some(maker) = token.family.as_deref().and_then(|family| family.strip_prefix(MADE_WITH)) {
-        let maker: Option<String> =
-            query_scalar("SELECT id FROM team_tokens WHERE id = $1").bind(maker).fetch_optional(transaction).await?;
-        if maker.is_none() {
+    // The token of the request may have been revoked since the daemon accepted the request.
+    if let Some(parent_id) = token.family.as_deref().and_then(|family| family.strip_prefix(MADE_WITH_PREFIX)) {
+        let parent: Option<String> = query_scalar("SELECT id FROM team_tokens WHERE id = $1")
+            .bind(parent_id)
+            .fetch_optional(transaction)
+            .await?;
+        if parent.is_none() {
             return Ok(None);
         }
     }
@@ -517,7 +529,7 @@ async fn insert_token(
     .bind(&token.family)
     .bind(&token.profile)
     .bind(now())
-    .bind(token.ends_at.map(|at| at.timestamp()))
+    .bind(token.ends_at.map(|ends_at| ends_at.timestamp()))
     .execute(transaction)
     .await?;
     let entry = Entry::of_token("token_made", caller, &member, &id, &token.label);
@@ -525,7 +537,7 @@ async fn insert_token(
     Ok(Some(id))
 }
 
-/// What happens to a role that an administrator gave to a member when the member is written again.
+/// Whether a member who is written again keeps the role that an administrator gave to the member.
 #[derive(Clone, Copy)]
 enum AdminRolePolicy {
     Keep,
@@ -533,7 +545,7 @@ enum AdminRolePolicy {
 }
 
 /// Returns the role that an administrator of `tenant` gave to the member, if one did.
-async fn role_by_admin(
+async fn find_role_by_admin(
     connection: &mut Transaction,
     owner: MemberIdentity<'_>,
     tenant: &str,

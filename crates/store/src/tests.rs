@@ -172,16 +172,19 @@ async fn a_server_that_has_not_changed_is_not_written_again(stage: &Stage) {
     let store = stage.store().await;
     let seen = "SELECT seen_at FROM servers";
     store.remember_era("x", Era::Modern).await;
-    let first: i64 = query_scalar(seen).fetch_one::<i64>(&mut store.read("testing").await.unwrap()).await.unwrap();
+    let first: i64 =
+        query_scalar(seen).fetch_one::<i64>(&mut store.begin_read("testing").await.unwrap()).await.unwrap();
     store.write(query("UPDATE servers SET seen_at = seen_at - 10"), "testing").await.unwrap();
     store.remember_era("x", Era::Modern).await;
     assert_eq!(
-        query_scalar(seen).fetch_one::<i64>(&mut store.read("testing").await.unwrap()).await.unwrap(),
+        query_scalar(seen).fetch_one::<i64>(&mut store.begin_read("testing").await.unwrap()).await.unwrap(),
         first - 10
     );
     store.write(query("UPDATE servers SET seen_at = seen_at - 100000"), "testing").await.unwrap();
     store.remember_era("x", Era::Modern).await;
-    assert!(query_scalar(seen).fetch_one::<i64>(&mut store.read("testing").await.unwrap()).await.unwrap() >= first);
+    assert!(
+        query_scalar(seen).fetch_one::<i64>(&mut store.begin_read("testing").await.unwrap()).await.unwrap() >= first
+    );
 }
 
 async fn servers_unseen_for_longest_are_forgotten(stage: &Stage) {
@@ -198,7 +201,7 @@ async fn servers_unseen_for_longest_are_forgotten(stage: &Stage) {
         .unwrap();
     store.remember_era("new", Era::Modern).await;
     let count: i64 = query_scalar("SELECT count(*) FROM servers")
-        .fetch_one::<i64>(&mut store.read("testing").await.unwrap())
+        .fetch_one::<i64>(&mut store.begin_read("testing").await.unwrap())
         .await
         .unwrap();
     assert_eq!(count, 10_000);

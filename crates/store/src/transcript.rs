@@ -1,5 +1,5 @@
-//! Prepares a stored message to be shown. Toolrack's agent writes a whole message as JSON into the column `body`, which
-//! is preferred; other programs fill only the other columns.
+//! Prepares stored messages for users. Toolrack's agent writes a whole message as JSON into the column `body`. Other
+//! programs fill only the other columns, which are read if there is no `body`.
 
 pub mod markdown;
 
@@ -26,9 +26,9 @@ pub struct TranscriptMessage {
     pub content: String,
     /// The tool calls that the model asks for in this message.
     pub tool_calls: Vec<TranscriptCall>,
-    /// Of a tool's message: the call that it answers.
+    /// In a tool's message: the id of the call that it answers.
     pub tool_call_id: Option<String>,
-    /// Of a tool's message: whether the call failed.
+    /// In a tool's message: whether the call failed.
     pub is_error: bool,
     /// The pictures, sounds and resources beside the text, as MCP's content blocks.
     pub parts: Vec<Value>,
@@ -59,7 +59,7 @@ impl TranscriptMessage {
     /// Parses `message`. `conceal` gets each text, and returns it with its secrets hidden.
     #[must_use]
     pub fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
-        // What is missing or cannot be parsed becomes null, in which every look-up finds nothing.
+        // A missing or damaged text becomes null. Each look-up in null gives null, too.
         let parse_json =
             |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let body = parse_json(&message.body).unwrap_or_default();
@@ -69,15 +69,16 @@ impl TranscriptMessage {
             Value::Array(mut results) if !results.is_empty() => results.swap_remove(0),
             result => result,
         };
-        let calls = [&body["tool_calls"], &parse_json(&message.tool_calls).unwrap_or_default()];
-        let calls = calls.into_iter().find_map(Value::as_array).map(|calls| calls.iter().map(parse_call).collect());
+        let call_list = [&body["tool_calls"], &parse_json(&message.tool_calls).unwrap_or_default()];
+        let call_list =
+            call_list.into_iter().find_map(Value::as_array).map(|call_list| call_list.iter().map(parse_call).collect());
         let mut transcript_message = Self {
             id: message.id.to_string(),
             position: message.position,
             role: message.role.as_str(),
             content: body["content"].as_str().map_or(message.content, str::to_owned),
-            tool_calls: calls.unwrap_or_default(),
-            tool_call_id: [&body, &result].into_iter().find_map(|source| text(&source["tool_call_id"])),
+            tool_calls: call_list.unwrap_or_default(),
+            tool_call_id: [&body, &result].into_iter().find_map(|source| json_string(&source["tool_call_id"])),
             is_error: [&body, &result].into_iter().any(|source| source["is_error"] == true),
             parts: body["parts"].as_array().cloned().unwrap_or_default(),
             timestamp: message.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true),
@@ -89,7 +90,7 @@ impl TranscriptMessage {
         transcript_message
     }
 
-    // Ids stay as they are, because they tie a result to its call.
+    /// Hides the secrets. Leaves ids as they are, because they connect a result with its call.
     fn conceal(&mut self, conceal: &dyn Fn(&str) -> String) {
         self.content = conceal(&self.content);
         for call in &mut self.tool_calls {
@@ -103,7 +104,7 @@ impl TranscriptMessage {
 /// Reads a call in Toolrack's format, or in the format of some providers.
 fn parse_call(call: &Value) -> TranscriptCall {
     let provider_call = &call["function"];
-    let name = text(&call["name"]).or_else(|| text(&provider_call["name"])).unwrap_or_default();
+    let name = json_string(&call["name"]).or_else(|| json_string(&provider_call["name"])).unwrap_or_default();
     // Toolrack writes `raw_arguments` if the model wrote no JSON object, and `input` is null then.
     let arguments = [&call["raw_arguments"], &call["input"], &call["arguments"], &provider_call["arguments"]];
     let input = arguments.into_iter().find(|value| !value.is_null()).cloned().unwrap_or_default();
@@ -111,13 +112,15 @@ fn parse_call(call: &Value) -> TranscriptCall {
         Value::String(json_text) => serde_json::from_str(json_text).unwrap_or(input),
         _ => input,
     };
-    TranscriptCall { id: text(&call["id"]).unwrap_or_default(), name, input }
+    TranscriptCall { id: json_string(&call["id"]).unwrap_or_default(), name, input }
 }
 
-fn text(value: &Value) -> Option<String> {
+/// Returns a JSON string as text; `None` for any other value.
+fn json_string(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
+/// Hides the secrets in each text of a JSON value.
 fn conceal_texts(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
     map_texts(value, &|text| Cow::Owned(conceal(text)));
 }
@@ -127,8 +130,8 @@ fn conceal_texts(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
 #[must_use]
 pub fn tool_name(messages: &[TranscriptMessage], index: usize) -> Option<&str> {
     let id = messages.get(index)?.tool_call_id.as_deref()?;
-    let before = messages[..index].iter().rev();
-    before.flat_map(|message| &message.tool_calls).find(|call| call.id == id).map(|call| call.name.as_str())
+    let earlier_messages = messages[..index].iter().rev();
+    earlier_messages.flat_map(|message| &message.tool_calls).find(|call| call.id == id).map(|call| call.name.as_str())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Stores secrets and tokens in encrypted form.
+//! Stores secrets and tokens in encrypted (sealed) form. A row has a space, which is its kind, and a name within it.
 //!
-//! A row is sealed with XChaCha20-Poly1305 (<https://datatracker.ietf.org/doc/html/draft-irtf-cfrg-xchacha>) under a
-//! random nonce, whose 24 bytes are enough that no two rows ever get the same one. Its space, its name and the id of
-//! the key are associated data, so that a row that was copied to another name cannot be decrypted. This does not stop a
-//! program that can write the file from deleting a row, or from restoring an older value of the same name.
+//! A row is sealed with XChaCha20-Poly1305 (<https://datatracker.ietf.org/doc/html/draft-irtf-cfrg-xchacha>) and a
+//! random nonce. The 24 bytes of the nonce make sure that no two rows get the same one. The space, the name and the id
+//! of the key are associated data, so that a row that was copied to another name cannot be decrypted. A program that
+//! can write the file can still delete a row, or restore an older value of the same name.
 
 mod lease;
 mod rotation;
@@ -26,10 +26,10 @@ use crate::{
 };
 use seal::Sealer;
 
-/// The longest value, in bytes: far longer than any token.
+/// The maximum size of a value, in bytes. Tokens are far shorter.
 const MAX_VALUE_BYTES: usize = 64 * 1024;
 
-/// The longest name, in bytes.
+/// The maximum length of a name, in bytes.
 const MAX_NAME_BYTES: usize = 1024;
 
 /// The kind of a row. The same name can be used in two spaces, for two different rows.
@@ -49,7 +49,8 @@ impl Space {
     /// Every space.
     pub const ALL: [Self; 4] = [Self::Secret, Self::Token, Self::MemberValue, Self::OwnServer];
 
-    /// Returns the word for it in the database. It must not change, because stored rows are sealed with it.
+    /// Returns the word for the space in the database. The word must not change, because stored rows are sealed with
+    /// it.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Secret => "secret",
@@ -75,13 +76,13 @@ impl fmt::Display for Space {
 pub struct SecretValue(Zeroizing<Vec<u8>>);
 
 impl SecretValue {
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
 
-    /// The value as text, if it is UTF-8.
+    /// Returns the value as text, if it is UTF-8.
     #[must_use]
     pub fn expose_text(&self) -> Option<&str> {
         str::from_utf8(&self.0).ok()
@@ -213,21 +214,22 @@ impl Vault {
     /// database fails.
     pub async fn put(&self, space: Space, name: &str, value: &[u8]) -> Result<(), VaultError> {
         let transaction = self.store.begin_durably(WRITING).await?;
-        self.put_in(transaction, space, name, value).await
+        self.put_and_commit(transaction, space, name, value).await
     }
 
-    /// Stores `value` under the name of `lease`, but fails if the lease is lost: its next holder may have written a
+    /// Stores `value` under the name of `lease`. Fails if the lease is lost, because its next holder may have written a
     /// newer value.
     ///
     /// # Errors
-    /// As [`Self::put`], and [`VaultError::LeaseLost`].
+    /// Those of [`Self::put`], and [`VaultError::LeaseLost`].
     pub async fn put_under(&self, lease: &Lease, value: &[u8]) -> Result<(), VaultError> {
         let mut transaction = self.store.begin_durably(WRITING).await?;
         lease.check_held(&mut transaction).await?;
-        self.put_in(transaction, lease.space(), lease.name(), value).await
+        self.put_and_commit(transaction, lease.space(), lease.name(), value).await
     }
 
-    async fn put_in(
+    /// Seals and stores `value` in a transaction, and commits it.
+    async fn put_and_commit(
         &self,
         mut transaction: Transaction,
         space: Space,
@@ -264,23 +266,23 @@ impl Vault {
     /// one and sealed the row, or the database fails.
     pub async fn get(&self, space: Space, name: &str) -> Result<Option<SecretValue>, VaultError> {
         let (vault, owned_name) = (self.clone(), name.to_owned());
-        let row = run_in_own_task(async move { vault.row(space, &owned_name).await }).await?;
+        let row = run_in_own_task(async move { vault.read_row(space, &owned_name).await }).await?;
         let Some((_, nonce, sealed)) = row else {
             return Ok(None);
         };
-        let opened = self.sealer.open(space, name, &nonce, &sealed);
-        let value = opened.ok_or_else(|| VaultError::Damaged { space, name: name.to_owned() })?;
+        let decrypted = self.sealer.open(space, name, &nonce, &sealed);
+        let value = decrypted.ok_or_else(|| VaultError::Damaged { space, name: name.to_owned() })?;
         Ok(Some(SecretValue(value)))
     }
 
     /// Reads the row of `name`, and fails if another key sealed it.
-    async fn row(&self, space: Space, name: &str) -> Result<Option<Row>, VaultError> {
+    async fn read_row(&self, space: Space, name: &str) -> Result<Option<Row>, VaultError> {
         let row = self.store.read_sealed(space, name).await?;
         if row.as_ref().is_none_or(|(key_id, ..)| key_id == self.sealer.key_id()) {
             return Ok(row);
         }
-        // If a newer key has replaced this vault's, that explains why the row has another key.
-        let mut connection = self.store.read("reading the vault").await?;
+        // If a newer key has replaced the key of this vault, that error explains more.
+        let mut connection = self.store.begin_read("reading the vault").await?;
         self.check_key(&mut connection).await?;
         Err(VaultError::OtherKey { space, name: name.to_owned() })
     }
@@ -288,26 +290,26 @@ impl Vault {
     /// Deletes `name`, and overwrites its bytes in the file. Returns whether it existed.
     ///
     /// # Errors
-    /// When the database fails.
+    /// [`VaultError::Store`] when the database fails.
     pub async fn remove(&self, space: Space, name: &str) -> Result<bool, VaultError> {
         Ok(self.store.remove_sealed(space, name).await?)
     }
 
-    /// Deletes the row under the name of `lease`, but fails if the lease is lost: its next holder may have written a
-    /// newer value.
+    /// Deletes the row under the name of `lease`, and returns whether it existed. Fails if the lease is lost, because
+    /// its next holder may have written a newer value.
     ///
     /// # Errors
     /// [`VaultError::LeaseLost`], or the database fails.
     pub async fn remove_under(&self, lease: &Lease) -> Result<bool, VaultError> {
         let mut transaction = self.store.begin_erasing(REMOVING).await?;
         lease.check_held(&mut transaction).await?;
-        Ok(self.store.remove_in(transaction, lease.space(), lease.name()).await?)
+        Ok(self.store.remove_and_commit(transaction, lease.space(), lease.name()).await?)
     }
 
-    /// All names of `space`, sorted.
+    /// Returns all names of `space`, sorted.
     ///
     /// # Errors
-    /// When the database fails.
+    /// [`VaultError::Store`] when the database fails.
     pub async fn names(&self, space: Space) -> Result<Vec<String>, VaultError> {
         Ok(self.store.sealed_names(space).await?)
     }
@@ -315,41 +317,48 @@ impl Vault {
 
 /// Operations that need no key.
 impl Store {
+    /// Reads a sealed row.
     async fn read_sealed(&self, space: Space, name: &str) -> Result<Option<Row>, StoreError> {
         query("SELECT key_id, nonce, sealed FROM vault WHERE space = $1 AND name = $2")
             .bind(space.as_str())
             .bind(name)
-            .fetch_optional(&mut self.read("reading the vault").await?)
+            .fetch_optional(&mut self.begin_read("reading the vault").await?)
             .await
     }
 
     /// Like [`Vault::remove`], without a key.
     ///
     /// # Errors
-    /// When the database fails.
+    /// [`StoreError`] when the database fails.
     pub async fn remove_sealed(&self, space: Space, name: &str) -> Result<bool, StoreError> {
         let transaction = self.begin_erasing(REMOVING).await?;
-        self.remove_in(transaction, space, name).await
+        self.remove_and_commit(transaction, space, name).await
     }
 
-    async fn remove_in(&self, mut transaction: Transaction, space: Space, name: &str) -> Result<bool, StoreError> {
-        let deleted = query("DELETE FROM vault WHERE space = $1 AND name = $2")
+    /// Deletes a row in a transaction, and commits it. Returns whether the row existed.
+    async fn remove_and_commit(
+        &self,
+        mut transaction: Transaction,
+        space: Space,
+        name: &str,
+    ) -> Result<bool, StoreError> {
+        let deleted_rows = query("DELETE FROM vault WHERE space = $1 AND name = $2")
             .bind(space.as_str())
             .bind(name)
             .execute(&mut transaction)
             .await?;
         transaction.commit().await?;
-        Ok(deleted > 0)
+        Ok(deleted_rows > 0)
     }
 
     /// Like [`Vault::names`], without a key: names are not sealed.
     ///
     /// # Errors
-    /// When the database fails.
+    /// [`StoreError`] when the database fails.
     pub async fn sealed_names(&self, space: Space) -> Result<Vec<String>, StoreError> {
         query_scalar("SELECT name FROM vault WHERE space = $1 ORDER BY name")
             .bind(space.as_str())
-            .fetch_all(&mut self.read("reading the vault").await?)
+            .fetch_all(&mut self.begin_read("reading the vault").await?)
             .await
     }
 }
@@ -359,7 +368,7 @@ impl Store {
     /// Returns the names of all secrets, each with the time at which it was set, in seconds since 1970.
     ///
     /// # Errors
-    /// When the database fails.
+    /// [`StoreError`] when the database fails.
     pub async fn secret_names(&self) -> Result<Vec<(String, i64)>, StoreError> {
         self.names_with_times(Space::Secret, String::new()).await
     }
@@ -368,7 +377,7 @@ impl Store {
     /// value was set. In the vault, these names begin with the key `member`, which is left out here.
     ///
     /// # Errors
-    /// When the database fails.
+    /// [`StoreError`] when the database fails.
     pub async fn member_value_names(&self, member: &str) -> Result<Vec<(String, i64)>, StoreError> {
         self.names_with_times(Space::MemberValue, member.to_owned()).await
     }
@@ -377,7 +386,7 @@ impl Store {
     /// with the key `member`, which is left out here.
     ///
     /// # Errors
-    /// When the database fails.
+    /// [`StoreError`] when the database fails.
     pub async fn own_server_names(&self, member: &str) -> Result<Vec<String>, StoreError> {
         let names = self.names_with_times(Space::OwnServer, member.to_owned()).await?;
         Ok(names.into_iter().map(|(name, _)| name).collect())
@@ -387,8 +396,7 @@ impl Store {
     /// the value was set.
     async fn names_with_times(&self, space: Space, prefix: String) -> Result<Vec<(String, i64)>, StoreError> {
         let store = self.clone();
-        // In a task of its own, so that a caller who stops polling does not hold a connection to the database
-        // meanwhile.
+        // Runs in a task of its own, so that the connection to the database is not held when the caller stops polling.
         run_in_own_task(async move {
             query(
                 "SELECT substr(name, length($2) + 1), changed_at FROM vault \
@@ -396,7 +404,7 @@ impl Store {
             )
             .bind(space.as_str())
             .bind(prefix)
-            .fetch_all(&mut store.read("reading the vault").await?)
+            .fetch_all(&mut store.begin_read("reading the vault").await?)
             .await
         })
         .await
@@ -407,10 +415,10 @@ impl Store {
     /// and returns how many there were.
     ///
     /// # Errors
-    /// When the database fails.
-    pub async fn delete_member_values(&self, member: &str, by: &Caller) -> Result<usize, StoreError> {
+    /// [`StoreError`] when the database fails.
+    pub async fn delete_member_values(&self, member: &str, caller: &Caller) -> Result<usize, StoreError> {
         let mut transaction = self.begin_erasing(REMOVING).await?;
-        let deleted: Vec<(String, String)> = query(
+        let deleted_names: Vec<(String, String)> = query(
             "DELETE FROM vault WHERE space IN ($1, $2) AND substr(name, 1, length($3)) = $3 \
              RETURNING space, substr(name, length($3) + 1)",
         )
@@ -419,42 +427,49 @@ impl Store {
         .bind(member)
         .fetch_all(&mut transaction)
         .await?;
-        let at = Utc::now().timestamp_millis();
+        let now_millis = Utc::now().timestamp_millis();
+        // Both are `false`: the values and servers are deleted.
         let (is_given, is_added) = (false, false);
-        let entry = |(space, name): &(String, String)| match space == Space::MemberValue.as_str() {
-            true => Entry::of_credential(by, name, is_given),
-            false => Entry::of_own_server(by, name, is_added),
+        let to_entry = |(space, name): &(String, String)| match space == Space::MemberValue.as_str() {
+            true => Entry::of_credential(caller, name, is_given),
+            false => Entry::of_own_server(caller, name, is_added),
         };
-        let rows: Vec<_> = deleted.iter().map(|row| (at, entry(row).because_of_removal())).collect();
+        let rows: Vec<_> = deleted_names.iter().map(|row| (now_millis, to_entry(row).because_of_removal())).collect();
         append(&mut transaction, &rows).await?;
         transaction.commit().await?;
-        Ok(deleted.len())
+        Ok(deleted_names.len())
     }
 
-    /// Records in the audit log that `by` gave the value `name` to their servers, or deleted it.
+    /// Records in the audit log that `caller` gave the value `name` to their servers, or deleted it.
     ///
     /// # Errors
-    /// When the database fails.
-    pub async fn record_credential_change(&self, by: &Caller, name: &str, is_given: bool) -> Result<(), StoreError> {
-        self.record(Entry::of_credential(by, name, is_given)).await
+    /// [`StoreError`] when the database fails.
+    pub async fn record_credential_change(
+        &self,
+        caller: &Caller,
+        name: &str,
+        is_given: bool,
+    ) -> Result<(), StoreError> {
+        self.record(Entry::of_credential(caller, name, is_given)).await
     }
 }
 
 /// Servers that members of a team add for themselves.
 impl Store {
-    /// Records in the audit log that `by` added the server `name` for themselves, or removed it.
+    /// Records in the audit log that `caller` added the server `name` for themselves, or removed it.
     ///
     /// # Errors
-    /// When the database fails.
-    pub async fn record_own_server(&self, by: &Caller, name: &str, is_added: bool) -> Result<(), StoreError> {
-        self.record(Entry::of_own_server(by, name, is_added)).await
+    /// [`StoreError`] when the database fails.
+    pub async fn record_own_server(&self, caller: &Caller, name: &str, is_added: bool) -> Result<(), StoreError> {
+        self.record(Entry::of_own_server(caller, name, is_added)).await
     }
 }
 
-// The operations that errors name.
+// The names of the operations in error messages.
 const WRITING: &str = "writing to the vault";
 const REMOVING: &str = "removing from the vault";
 
+/// Fails if a name is empty or too long.
 fn check_name(space: Space, name: &str) -> Result<(), VaultError> {
     match name.len() {
         1..=MAX_NAME_BYTES => Ok(()),

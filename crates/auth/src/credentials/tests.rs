@@ -21,7 +21,7 @@ fn a_response_without_a_usable_bearer_token_is_an_error() {
         serde_json::json!({"access_token": "a", "token_type": "DPoP"}),
         serde_json::json!({"access_token": "a\nb", "token_type": "bearer"}),
         serde_json::json!({"access_token": "", "token_type": "bearer"}),
-        serde_json::json!({"access_token": "a".repeat(TOKEN_BYTES + 1), "token_type": "bearer"}),
+        serde_json::json!({"access_token": "a".repeat(MAX_TOKEN_BYTES + 1), "token_type": "bearer"}),
     ] {
         assert!(of(refused).is_err());
     }
@@ -133,8 +133,8 @@ fn an_answer_is_read_with_all_that_servers_write_into_it() {
     }
     assert_eq!(answer(serde_json::json!({"expires_in": u64::MAX})).unwrap().expires, Some(u64::MAX), "no overflow");
     assert_eq!(answer(serde_json::json!({"refresh_token": ""})).unwrap().refresh, None);
-    assert!(answer(serde_json::json!({"refresh_token": "r".repeat(TOKEN_BYTES + 1)})).is_err());
-    assert!(answer(serde_json::json!({"refresh_token": "r".repeat(TOKEN_BYTES)})).is_ok());
+    assert!(answer(serde_json::json!({"refresh_token": "r".repeat(MAX_TOKEN_BYTES + 1)})).is_err());
+    assert!(answer(serde_json::json!({"refresh_token": "r".repeat(MAX_TOKEN_BYTES)})).is_ok());
     for none in [
         serde_json::json!(null),
         serde_json::json!([]),

@@ -57,12 +57,12 @@ fn an_error_repeats_the_server_s_reason_only_if_there_is_one() {
 #[test]
 fn untrusted_text_in_an_error_is_one_short_safe_line_without_sent_secrets() {
     assert_eq!(quote("  a\u{1b}[31m\r\nb "), "a\\u{1b}[31m\\r\\nb");
-    assert!(quote(&"x".repeat(10_000)).len() < QUOTE_BYTES + 10);
+    assert!(quote(&"x".repeat(10_000)).len() < MAX_QUOTE_BYTES + 10);
     let secrets = ["sec-ret", "assertion.with.dots", "abc"];
     let reason = "bad sec-ret and sec-ret, assertion.with.dots; abc";
     // A text of fewer than four letters occurs in too many words.
     assert_eq!(quote_without(reason, &secrets), "bad *** and ***, ***; abc");
     // The secret is hidden before the text is cut; otherwise its beginning would remain.
-    let long = format!("{}sec-ret", "x".repeat(QUOTE_BYTES - 4));
+    let long = format!("{}sec-ret", "x".repeat(MAX_QUOTE_BYTES - 4));
     assert!(!quote_without(&long, &secrets).contains("sec"), "{}", quote_without(&long, &secrets));
 }

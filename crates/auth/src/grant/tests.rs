@@ -98,7 +98,7 @@ fn only_a_passing_failure_of_a_token_endpoint_can_be_tried_again() {
         (500, "SIGN_IN_UNAVAILABLE"),
         (503, "SIGN_IN_UNAVAILABLE"),
     ] {
-        let error = form.failure(StatusCode::from_u16(status).unwrap(), &json!({ "error": "slow_down" }), "it");
+        let error = form.response_error(StatusCode::from_u16(status).unwrap(), &json!({ "error": "slow_down" }), "it");
         assert_eq!(error.code(), code, "{status}");
         assert!(error.to_string().contains("slow_down"), "{error}");
     }

@@ -9,7 +9,7 @@ async fn a_request_without_an_answer_fails_with_its_timeout_and_its_origin_is_no
     let url = Url::parse(&format!("http://{}/token", silent.local_addr().unwrap())).unwrap();
     let http = GuardedHttpMaker::new(Egress::default()).http_for(&url).unwrap();
     let request = http::Request::post(url.as_str()).body(Vec::new()).unwrap();
-    let message = http.send_and_note(request).await.unwrap_err().to_string();
+    let message = http.send_recorded(request).await.unwrap_err().to_string();
     assert!(message.contains(" within ") && message.ends_with(" s"), "{message}");
     // The reason names the origin as well, without the path, which may hold a secret.
     assert_eq!(http.no_response_reason(), Some(format!("{}: {message}", url.origin().ascii_serialization())));
@@ -45,7 +45,7 @@ fn answer(head: &str, body: &str) -> String {
 }
 
 async fn get(http: &GuardedHttp, url: &Url) -> Result<http::Response<Vec<u8>>, HttpError> {
-    http.send_and_note(http::Request::get(url.as_str()).body(Vec::new()).unwrap()).await
+    http.send_recorded(http::Request::get(url.as_str()).body(Vec::new()).unwrap()).await
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn an_operation_sends_so_many_requests_and_no_more() {
 
 #[tokio::test]
 async fn an_answer_has_a_size_that_it_may_have() {
-    for (bytes, is_read) in [(BODY_BYTES, true), (BODY_BYTES + 1, false)] {
+    for (bytes, is_read) in [(MAX_BODY_BYTES, true), (MAX_BODY_BYTES + 1, false)] {
         let (url, _) = serve(answer("200 OK", &"x".repeat(bytes))).await;
         let http = GuardedHttpMaker::new(Egress::default()).http_for(&url).unwrap();
         match get(&http, &url).await {

@@ -123,7 +123,7 @@ async fn a_request_that_comes_in_pieces_is_read_and_one_without_an_end_is_not() 
         let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port));
         // A request whose head is too long gets no answer.
         let mut long = connect().await.unwrap();
-        let padding = "x".repeat(2 * HEAD_BYTES);
+        let padding = "x".repeat(2 * MAX_HEAD_BYTES);
         let endless =
             format!("GET /callback?code=c&state=right HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX: {padding}\r\n\r\n");
         // The listener may close the connection before everything is sent.

@@ -1,4 +1,4 @@
-//! Builds a [`SignIn`].
+//! Builds a [`SignIn`]: its token store, its browser, and the functions that the program provides.
 
 use std::{fmt, sync::Arc};
 
@@ -46,22 +46,22 @@ impl SignInBuilder {
     /// Sets the browser in which the user signs in when a server requires it. Default: none; such a server waits until
     /// the user has [signed in](SignIn::login).
     ///
-    /// If the user needs longer than the [start-up time](toolrack_host::spec::Timeouts::startup) in the server's entry,
-    /// the host tries again and shows the page again. So that time should be some minutes.
+    /// Set the [start-up time](toolrack_host::spec::Timeouts::startup) in the server's entry to some minutes. If the
+    /// user needs longer than that, the host tries again and shows the page again.
     pub fn browser(mut self, browser: Arc<dyn Browser>) -> Self {
         self.browser = Some(browser);
         self
     }
 
-    /// Sets the function that makes the advice on how to sign in to a server: one line, such as `toolrack login
-    /// sentry`. If scopes are given, the sign-in has to request them. Default: "sign in to `SERVER`".
+    /// Sets the function that returns the advice on how to sign in to a server: one line, such as `toolrack login
+    /// sentry`. It gets the scopes that the sign-in has to request, if any. Default: "sign in to `SERVER`".
     pub fn sign_in_hint(mut self, hint: impl Fn(&ServerName, &[String]) -> String + Send + Sync + 'static) -> Self {
         self.sign_in_hint = Box::new(hint);
         self
     }
 
-    /// Sets a function that gets every token and secret before it is used, so that the program can keep it out of logs
-    /// and off the screen: a server can repeat a secret that it was sent.
+    /// Sets a function that gets every token and secret before it is used. The program can then keep it out of logs and
+    /// off the screen, because a server can repeat a secret that it got. Default: secrets are passed to no function.
     pub fn secrets(mut self, listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.secret_listener = Box::new(listener);
         self
@@ -73,7 +73,7 @@ impl SignInBuilder {
         self
     }
 
-    /// Sets the egress rules for requests to authorization servers. Default:
+    /// Sets the egress rules (which addresses requests may reach) for requests to authorization servers. Default:
     /// [`Profile::Local`](toolrack_host::egress::Profile::Local).
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
@@ -85,7 +85,7 @@ impl SignInBuilder {
     pub fn build(self) -> SignIn {
         let Self { store, resolver, browser, tenant, user, sign_in_hint, secret_listener, witness, egress } = self;
         let tasks = TaskTracker::new();
-        // It still accepts tasks. `wait` returns only on a closed tracker.
+        // A closed tracker still accepts tasks. It is closed here, because `wait` returns only on a closed tracker.
         tasks.close();
         SignIn(Arc::new(Inner {
             store,

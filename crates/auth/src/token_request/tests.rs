@@ -26,8 +26,8 @@ fn metadata(more: Value) -> AuthorizationMetadata {
 fn signer(assertion: bool, proof: bool) -> RequestSigner {
     let assertion =
         ClientAssertion::of(&oauth(Some("me"), assertion), "https://as.example", &metadata(json!({}))).unwrap();
-    let proof = proof.then(|| ProofKey::generate().unwrap());
-    RequestSigner { endpoint: ENDPOINT.parse().unwrap(), assertion, proof }
+    let proof_key = proof.then(|| ProofKey::generate().unwrap());
+    RequestSigner { endpoint: ENDPOINT.parse().unwrap(), assertion, proof_key }
 }
 
 fn post(url: &str, form: &str) -> Request<Vec<u8>> {
@@ -112,7 +112,7 @@ fn a_key_whose_algorithms_the_server_refuses_is_an_error_before_anything_is_sent
     {
         let metadata = metadata(json!({ "token_endpoint_auth_signing_alg_values_supported": offered }));
         let assertion = ClientAssertion::of(&oauth(Some("me"), true), "https://as.example", &metadata).unwrap();
-        let signer = RequestSigner { endpoint: ENDPOINT.parse().unwrap(), assertion, proof: None };
+        let signer = RequestSigner { endpoint: ENDPOINT.parse().unwrap(), assertion, proof_key: None };
         assert_eq!(signer.authenticated(&post(ENDPOINT, ""), None).is_ok(), works, "{offered}");
     }
 }

@@ -1,5 +1,5 @@
-//! Adds rows to the end of the audit log's chain, in which the hash of each row covers all rows before it. The single
-//! row of the table `audit_head` says where the chain begins and ends.
+//! Adds rows to the end of the audit log's chain. The hash of each row covers all rows before it. The single row of the
+//! table `audit_head`, the head, says where the chain begins and ends.
 
 use std::{fmt, str::FromStr};
 
@@ -16,10 +16,11 @@ use crate::{
 /// The maximum number of rows that one statement adds.
 const MAX_ROWS_PER_INSERT: usize = 32;
 
-/// Takes the place of the previous row's hash in the hash of the first row.
+/// The hash that stands for the previous row in the hash of the first row.
 pub(super) const NO_ROW_HASH: [u8; 32] = [0; 32];
 
-/// The end of a chain, now or earlier: the number and the hash of a row. As text, `SEQ:HASH`.
+/// The end of a chain, at present or at an earlier time: the number and the hash of its newest row. Its text is
+/// `SEQ:HASH`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ChainEnd {
     /// The row's number; 0 when there is none.
@@ -67,10 +68,10 @@ pub(super) fn parse_hash(digits: &str) -> Option<[u8; 32]> {
     HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?.try_into().ok()
 }
 
-/// Computes the hash of a row, as the [module](super) describes. `previous` is the hash of the row before it.
-pub(super) fn row_hash(previous: &[u8; 32], seq: i64, at: i64, body: &[u8]) -> [u8; 32] {
+/// Computes the hash of a row, as the [module](super) describes. `previous_hash` is the hash of the row before it.
+pub(super) fn row_hash(previous_hash: &[u8; 32], seq: i64, at: i64, body: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
-    hash.update(previous);
+    hash.update(previous_hash);
     hash.update(seq.to_be_bytes());
     hash.update(at.to_be_bytes());
     hash.update(body);
@@ -85,7 +86,8 @@ pub(super) struct Head {
     pub(super) hash: [u8; 32],
     /// The number of the oldest row that was not deleted.
     pub(super) kept_from: i64,
-    /// When the store last looked for old rows to delete, in milliseconds since 1970; 0 to look again soon.
+    /// When the store last looked for old rows to delete, in milliseconds since 1970. After 0, the next write looks
+    /// again.
     pub(super) forgot_at: i64,
 }
 
@@ -103,15 +105,15 @@ impl Store {
     #[cfg(feature = "postgres")]
     pub(crate) async fn begin_audit(&self) -> Result<(), StoreError> {
         let operation = "beginning the audit log";
-        if read_head(&mut self.read(operation).await?).await?.is_some() {
+        if read_head(&mut self.begin_read(operation).await?).await?.is_some() {
             return Ok(());
         }
-        // Rows without a stored end are a broken chain, which a new beginning would conceal.
-        let begin = query(
+        // If there are rows but no head, the chain is broken. A new head would conceal that.
+        let insert_head = query(
             "INSERT INTO audit_head (id, seq, hash, kept_from, forgot_at) \
              SELECT 1, 0, $1, 1, 0 WHERE NOT EXISTS (SELECT 1 FROM audit) ON CONFLICT DO NOTHING",
         );
-        self.write(begin.bind(&NO_ROW_HASH[..]), operation).await.map(drop)
+        self.write(insert_head.bind(&NO_ROW_HASH[..]), operation).await.map(drop)
     }
 
     /// Adds `entry`, in a transaction of its own.
@@ -126,7 +128,7 @@ impl Store {
 /// Adds `entries`, each with its time, to the end of the chain. The caller must hold a write transaction, so that no
 /// other process adds rows meanwhile.
 pub(crate) async fn append(connection: &mut Transaction, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
-    // Without its stored end, the chain is broken, and the check reports that. New entries are stored even then.
+    // Without its head, the chain is broken, which the check reports. New entries are stored even then.
     let Head { mut seq, mut hash, .. } = match read_head(connection).await? {
         Some(head) => head,
         None => restart_chain(connection).await?,
@@ -141,9 +143,9 @@ pub(crate) async fn append(connection: &mut Transaction, entries: &[(i64, Entry)
     }
     let mut remaining = &rows[..];
     while !remaining.is_empty() {
-        // Powers of two, so that there are few different statements to prepare, and few to execute.
-        let count = 1 << remaining.len().min(MAX_ROWS_PER_INSERT).ilog2();
-        let (batch, rest) = remaining.split_at(count);
+        // The largest power of two: so there are few different statements to prepare, and few to execute.
+        let batch_size = 1 << remaining.len().min(MAX_ROWS_PER_INSERT).ilog2();
+        let (batch, rest) = remaining.split_at(batch_size);
         insert(connection, batch).await?;
         remaining = rest;
     }
@@ -151,13 +153,15 @@ pub(crate) async fn append(connection: &mut Transaction, entries: &[(i64, Entry)
     Ok(())
 }
 
+/// Inserts rows: the number, the time, the body and the hash of each.
 async fn insert(connection: &mut Transaction, rows: &[(i64, i64, String, [u8; 32])]) -> Result<(), StoreError> {
     let mut builder = QueryBuilder::new("INSERT INTO audit (seq, at, body, hash) ");
     builder.push_values(rows.iter().map(|(seq, at, body, hash)| values![*seq, *at, body, &hash[..]]));
     builder.build().execute(connection).await.map(drop)
 }
 
-/// Writes a new [`Head`] that continues after the newest row, but not from its hash, so that the break stays visible.
+/// Writes a new [`Head`] that continues after the newest row. Does not continue from the hash of that row, so that the
+/// check still finds the break.
 async fn restart_chain(connection: &mut Transaction) -> Result<Head, StoreError> {
     let seq: i64 = query_scalar("SELECT coalesce(max(seq), 0) FROM audit").fetch_one(connection).await?;
     query(

@@ -1,5 +1,5 @@
-//! Makes the content of a row of the audit log from an event. Calls and connections arrive as a [`Fact`] of the host;
-//! all other events have a constructor of [`Entry`] here.
+//! Makes entries, the content of the rows of the audit log, from events. The host reports calls and connections as a
+//! [`Fact`]. For each other event, [`Entry`] has a constructor.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,22 +9,22 @@ use toolrack_host::{
     text,
 };
 
-use super::{MAX_ARGUMENTS, chain::hex, writer::Hide};
+use super::{MAX_ARGUMENT_BYTES, chain::hex, writer::Hide};
 
-/// The maximum size of a name that another program chose, in bytes; a longer one is cut.
-const MAX_NAME: usize = 256;
+/// The maximum size of a name that another program chose, in bytes. A longer one is cut.
+const MAX_NAME_BYTES: usize = 256;
 
-/// The maximum size of a reason, in bytes; a longer one is cut.
-const MAX_WHY: usize = 2 * 1024;
+/// The maximum size of a reason, in bytes. A longer one is cut.
+const MAX_REASON_BYTES: usize = 2 * 1024;
 
-/// An event, in the form that a row records. Its texts hold no control characters and no known secrets.
+/// An event, as a row records it. Its texts contain no control characters and no known secrets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Entry {
     /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`,
-    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; `over_quota` for what a quota refused, unless it was
-    /// a call; in a team, `member_changed`, `member_removed`, `token_made`, `token_revoked`, `client_allowed`,
+    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; `over_quota` for a refusal by a quota, unless it
+    /// refused a call; in a team, `member_changed`, `member_removed`, `token_made`, `token_revoked`, `client_allowed`,
     /// `client_ended`, `refused_at_the_door`; `credential_given`, `credential_removed`, `own_server_added`,
     /// `own_server_removed`, `conversation_read`, `conversation_deleted`; `forgot` for old rows that the store removed,
     /// and `lost` for rows that the store could not write.
@@ -38,10 +38,10 @@ pub struct Entry {
     /// of a machine without a team.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The issuer that vouches for the subject.
+    /// The identity provider of the principal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// The principal that acted, as the issuer knows it.
+    /// The id that the issuer has for the principal that acted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// The name of that principal, as users see it.
@@ -50,7 +50,7 @@ pub struct Entry {
     /// The name that the client gives itself. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// How a client of the gateway is connected: `http`, `stdio`.
+    /// The transport of a client of the gateway: `http`, `stdio`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<String>,
     /// The id of the client's session, which distinguishes it from others of the same name. It is no credential.
@@ -77,7 +77,7 @@ pub struct Entry {
     /// The server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The tool's own name; for `over_quota`, what was refused. Untrusted.
+    /// The tool's own name; for `over_quota`, the refused action. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The folder of the project that the user trusts or no longer trusts.
@@ -90,14 +90,14 @@ pub struct Entry {
     /// SHA-256 of the arguments, in hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments_sha256: Option<String>,
-    /// The size of the arguments as JSON.
+    /// The size of the arguments as JSON, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments_bytes: Option<u64>,
     /// The arguments, if the log keeps them in full. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` for a
-    /// standing answer that was taken back.
+    /// standing answer that a user took back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
     /// The rule or the answer behind the decision; why a connection or a sign-in failed or ended; the issuer of the
@@ -116,7 +116,7 @@ pub struct Entry {
     /// The size of the result in bytes, if the call was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How many tools a connected server has; how many rows were lost; how many earlier refusals have no row.
+    /// The number of a connected server's tools, of lost rows, or of earlier refusals without a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
     /// In a row that records forgotten rows: the number of the last of them.
@@ -145,10 +145,10 @@ pub struct DoorRefusal<'a> {
     pub unrecorded: u64,
 }
 
-/// Returns `raw` as one line of at most about `max_bytes` bytes, without control characters. Never `None`: the fields
-/// of an [`Entry`] are optional.
-fn one_line(raw: &str, max_bytes: usize) -> Option<String> {
-    Some(text::for_line(&text::clip(raw, max_bytes)).into_owned())
+/// Returns `untrusted_text` as one line of at most about `max_bytes` bytes, without control characters. Never `None`; it is an
+/// `Option` because the fields of an [`Entry`] are optional.
+fn one_line(untrusted_text: &str, max_bytes: usize) -> Option<String> {
+    Some(text::for_line(&text::clip(untrusted_text, max_bytes)).into_owned())
 }
 
 fn as_u64(number: usize) -> Option<u64> {
@@ -156,111 +156,122 @@ fn as_u64(number: usize) -> Option<u64> {
 }
 
 impl Entry {
+    /// Creates an entry with only its kind.
     pub(crate) fn of_kind(kind: &str) -> Self {
         Self { kind: kind.to_owned(), ..Self::default() }
     }
 
-    /// Returns whether the row is about `tenant`: a member of it acted, or was changed.
+    /// Returns whether the row is about `tenant`: one of its members acted, or was changed.
     #[must_use]
     pub fn concerns_tenant(&self, tenant: &str) -> bool {
         [&self.tenant, &self.member_tenant].into_iter().flatten().any(|row_tenant| row_tenant == tenant)
     }
 
-    /// Records that a user agreed to run the entry `name` of `project` with content of this hash, or took that back.
-    pub(crate) fn of_trust(kind: &str, by: &Caller, project: &str, name: &str, content: Option<&str>) -> Self {
+    /// Records that a user agreed to run the entry `name` of `project`, refused it, or took the agreement back.
+    /// `content` is the hash of the entry's content.
+    pub(crate) fn of_trust(kind: &str, caller: &Caller, project: &str, name: &str, content: Option<&str>) -> Self {
         Self {
-            server: one_line(name, MAX_NAME),
-            project: one_line(project, MAX_WHY),
+            server: one_line(name, MAX_NAME_BYTES),
+            project: one_line(project, MAX_REASON_BYTES),
             content: content.map(str::to_owned),
-            ..Self::of_kind(kind).acted_by(by)
+            ..Self::of_kind(kind).acted_by(caller)
         }
     }
 
     /// Records that a user approved the present definition of a tool, which ends its quarantine.
-    pub(crate) fn of_release(by: &Caller, offered_by: &PinnedServer, tool: &str, definition: DefinitionHash) -> Self {
+    pub(crate) fn of_release(
+        caller: &Caller,
+        pinned_server: &PinnedServer,
+        tool: &str,
+        definition: DefinitionHash,
+    ) -> Self {
         Self {
-            server: one_line(offered_by.server.as_str(), MAX_NAME),
-            tool: one_line(tool, MAX_NAME),
+            server: one_line(pinned_server.server.as_str(), MAX_NAME_BYTES),
+            tool: one_line(tool, MAX_NAME_BYTES),
             content: Some(definition.to_string()),
-            ..Self::of_kind("approved").acted_by(by)
+            ..Self::of_kind("approved").acted_by(caller)
         }
     }
 
-    /// Records that a tool came into quarantine, because it differs from its pin.
-    pub(crate) fn of_quarantine(offered_by: &PinnedServer, mismatch: &PinMismatch) -> Self {
+    /// Records that a tool was put into quarantine, because it differs from its pin.
+    pub(crate) fn of_quarantine(pinned_server: &PinnedServer, mismatch: &PinMismatch) -> Self {
         Self {
-            server: one_line(offered_by.server.as_str(), MAX_NAME),
-            tool: one_line(&mismatch.tool, MAX_NAME),
+            server: one_line(pinned_server.server.as_str(), MAX_NAME_BYTES),
+            tool: one_line(&mismatch.tool, MAX_NAME_BYTES),
             content: Some(mismatch.definition.hash.to_string()),
-            why: one_line(&mismatch.cause.to_string(), MAX_WHY),
+            why: one_line(&mismatch.cause.to_string(), MAX_REASON_BYTES),
             ..Self::of_kind("quarantined")
         }
     }
 
     /// Records that a member of a team was changed or removed.
-    pub(crate) fn of_member(kind: &str, by: &Caller, member: &Principal) -> Self {
-        let shown = format!("{member} ({} of {}, {})", member.subject(), member.issuer(), member.role().word());
+    pub(crate) fn of_member(kind: &str, caller: &Caller, member: &Principal) -> Self {
+        let description = format!("{member} ({} of {}, {})", member.subject(), member.issuer(), member.role().word());
         Self {
-            member: one_line(&shown, MAX_WHY),
+            member: one_line(&description, MAX_REASON_BYTES),
             member_tenant: Some(member.tenant().to_owned()),
-            ..Self::of_kind(kind).acted_by(by)
+            ..Self::of_kind(kind).acted_by(caller)
         }
     }
 
     /// Records that the token `id` of `member` was made or revoked.
-    pub(crate) fn of_token(kind: &str, by: &Caller, member: &Principal, id: &str, label: &str) -> Self {
-        Self { token: one_line(id, MAX_NAME), why: one_line(label, MAX_WHY), ..Self::of_member(kind, by, member) }
+    pub(crate) fn of_token(kind: &str, caller: &Caller, member: &Principal, id: &str, label: &str) -> Self {
+        Self {
+            token: one_line(id, MAX_NAME_BYTES),
+            why: one_line(label, MAX_REASON_BYTES),
+            ..Self::of_member(kind, caller, member)
+        }
     }
 
     /// Records that a member allowed a client to act in their name, or that this permission ended.
-    pub(crate) fn of_grant(kind: &str, by: &Caller, member: &Principal, client: &str) -> Self {
-        Self { client: one_line(client, MAX_NAME), ..Self::of_member(kind, by, member) }
+    pub(crate) fn of_grant(kind: &str, caller: &Caller, member: &Principal, client: &str) -> Self {
+        Self { client: one_line(client, MAX_NAME_BYTES), ..Self::of_member(kind, caller, member) }
     }
 
     /// Records that an endpoint of a team refused bad input.
     pub(crate) fn of_door_refusal(refusal: &DoorRefusal<'_>) -> Self {
         // The default caller stands for the user of the machine, whom a row does not name.
-        let by = refusal.by.map(|member| Caller::of(member.clone(), Way::Daemon)).unwrap_or_default();
+        let caller = refusal.by.map(|member| Caller::of(member.clone(), Way::Daemon)).unwrap_or_default();
         Self {
-            who: one_line(refusal.door, MAX_NAME),
-            client: refusal.client.and_then(|client| one_line(client, MAX_NAME)),
-            code: one_line(refusal.code, MAX_NAME),
-            why: one_line(refusal.why, MAX_WHY),
+            who: one_line(refusal.door, MAX_NAME_BYTES),
+            client: refusal.client.and_then(|client| one_line(client, MAX_NAME_BYTES)),
+            code: one_line(refusal.code, MAX_NAME_BYTES),
+            why: one_line(refusal.why, MAX_REASON_BYTES),
             count: Some(refusal.unrecorded).filter(|unrecorded| *unrecorded > 0),
-            ..Self::of_kind("refused_at_the_door").acted_by(&by)
+            ..Self::of_kind("refused_at_the_door").acted_by(&caller)
         }
     }
 
     /// Records that a user gave a value to their own servers, or deleted it.
-    pub(crate) fn of_credential(by: &Caller, name: &str, is_given: bool) -> Self {
+    pub(crate) fn of_credential(caller: &Caller, name: &str, is_given: bool) -> Self {
         let kind = if is_given { "credential_given" } else { "credential_removed" };
-        Self { credential: one_line(name, MAX_NAME), ..Self::of_kind(kind).acted_by(by) }
+        Self { credential: one_line(name, MAX_NAME_BYTES), ..Self::of_kind(kind).acted_by(caller) }
     }
 
     /// Sets the reason "the member was removed".
     pub(crate) fn because_of_removal(self) -> Self {
-        Self { why: one_line("the member was removed", MAX_WHY), ..self }
+        Self { why: one_line("the member was removed", MAX_REASON_BYTES), ..self }
     }
 
     /// Records that a member added the server `name` for themselves, or removed it.
-    pub(crate) fn of_own_server(by: &Caller, name: &str, is_added: bool) -> Self {
+    pub(crate) fn of_own_server(caller: &Caller, name: &str, is_added: bool) -> Self {
         let kind = if is_added { "own_server_added" } else { "own_server_removed" };
-        Self { server: one_line(name, MAX_NAME), ..Self::of_kind(kind).acted_by(by) }
+        Self { server: one_line(name, MAX_NAME_BYTES), ..Self::of_kind(kind).acted_by(caller) }
     }
 
     /// Records that an administrator read or deleted the conversation `id` of the member `owner`.
-    pub(crate) fn of_conversation(kind: &str, by: &Caller, owner: &str, id: &str) -> Self {
+    pub(crate) fn of_conversation(kind: &str, caller: &Caller, owner: &str, id: &str) -> Self {
         let why = format!("the conversation {id} of {owner}");
-        Self { why: one_line(&why, MAX_WHY), ..Self::of_kind(kind).acted_by(by) }
+        Self { why: one_line(&why, MAX_REASON_BYTES), ..Self::of_kind(kind).acted_by(caller) }
     }
 
     /// Records that a user took back the standing answer that calls of `tool` run without a question.
-    pub(crate) fn of_withdrawn_answer(by: &Caller, server: &str, tool: &str) -> Self {
+    pub(crate) fn of_withdrawn_answer(caller: &Caller, server: &str, tool: &str) -> Self {
         Self {
-            server: one_line(server, MAX_NAME),
-            tool: one_line(tool, MAX_NAME),
+            server: one_line(server, MAX_NAME_BYTES),
+            tool: one_line(tool, MAX_NAME_BYTES),
             decision: Some("forgotten".to_owned()),
-            ..Self::of_kind("answer").acted_by(by)
+            ..Self::of_kind("answer").acted_by(caller)
         }
     }
 
@@ -269,110 +280,114 @@ impl Entry {
     pub(super) fn from_fact(fact: Fact, agent: Option<&str>, hide: &Hide) -> Self {
         let row = Self::of_fact(fact, hide);
         // The agent that owns the host is known for certain; the agent that a caller names is only a claim.
-        Self { agent: agent.and_then(|agent| one_line(agent, MAX_NAME)).or(row.agent), ..row }
+        Self { agent: agent.and_then(|agent| one_line(agent, MAX_NAME_BYTES)).or(row.agent), ..row }
     }
 
+    /// Returns the entry for `fact`, without the agent that owns the host.
     fn of_fact(fact: Fact, hide: &Hide) -> Self {
-        let hidden = |text: &str| one_line(&hide(text), MAX_WHY);
+        let hidden_reason = |text: &str| one_line(&hide(text), MAX_REASON_BYTES);
         match fact {
-            Fact::Called(called) => Self::of_call(*called, hide),
-            Fact::Answered { server, tool, caller, by, decision, why } => {
-                // The row belongs to the user who answered, and names the member whose call it was.
-                let other_user = by.as_ref().filter(|by| !by.principal().is_same(caller.principal()));
-                let why = match other_user {
+            Fact::Called(call) => Self::of_call(*call, hide),
+            Fact::Answered { server, tool, caller, by: answered_by, decision, why } => {
+                // The row names the user who answered as the one who acted. If another user made the call, the reason
+                // says so.
+                let answering_user =
+                    answered_by.as_ref().filter(|answered_by| !answered_by.principal().is_same(caller.principal()));
+                let why = match answering_user {
                     Some(_) => format!("{why}; {} made the call", caller.principal().name()),
                     None => why,
                 };
                 Self {
                     server: Some(server.to_string()),
-                    tool: one_line(&tool, MAX_NAME),
+                    tool: one_line(&tool, MAX_NAME_BYTES),
                     decision: Some(decision.word().to_owned()),
-                    why: hidden(&why),
-                    ..Self::of_kind("answer").acted_by(other_user.unwrap_or(&caller))
+                    why: hidden_reason(&why),
+                    ..Self::of_kind("answer").acted_by(answering_user.unwrap_or(&caller))
                 }
             }
             Fact::Connected { server, tools } => {
                 Self { server: Some(server.to_string()), count: as_u64(tools), ..Self::of_kind("connected") }
             }
             Fact::Failed { server, error } => {
-                Self { server: Some(server.to_string()), why: hidden(&error), ..Self::of_kind("failed") }
+                Self { server: Some(server.to_string()), why: hidden_reason(&error), ..Self::of_kind("failed") }
             }
             Fact::Closed { server, reason } => Self {
                 server: Some(server.to_string()),
-                why: reason.as_deref().and_then(hidden),
+                why: reason.as_deref().and_then(hidden_reason),
                 ..Self::of_kind("closed")
             },
             Fact::SignedIn { server, issuer } => {
-                Self { server: Some(server.to_string()), why: hidden(&issuer), ..Self::of_kind("signed_in") }
+                Self { server: Some(server.to_string()), why: hidden_reason(&issuer), ..Self::of_kind("signed_in") }
             }
             Fact::SignedOut { server, outcome } => {
-                Self { server: Some(server.to_string()), why: hidden(&outcome), ..Self::of_kind("signed_out") }
+                Self { server: Some(server.to_string()), why: hidden_reason(&outcome), ..Self::of_kind("signed_out") }
             }
             Fact::SignInFailed { server, error, code } => Self {
                 server: Some(server.to_string()),
-                why: hidden(&error),
+                why: hidden_reason(&error),
                 code: Some(code.to_owned()),
                 ..Self::of_kind("sign_in_failed")
             },
             Fact::OverQuota { caller, server, what, why } => Self {
                 server: server.map(|server| server.to_string()),
-                tool: one_line(&hide(&what), MAX_NAME),
+                tool: one_line(&hide(&what), MAX_NAME_BYTES),
                 decision: Some("denied".to_owned()),
-                why: hidden(&why),
+                why: hidden_reason(&why),
                 code: Some("OVER_QUOTA".to_owned()),
                 ..Self::of_kind("over_quota").acted_by(&caller)
             },
             Fact::TurnedAway { socket, process, why, unrecorded } => Self {
                 who: Some(socket.to_owned()),
-                client: one_line(&process, MAX_NAME),
-                why: hidden(&why),
+                client: one_line(&process, MAX_NAME_BYTES),
+                why: hidden_reason(&why),
                 count: as_u64(unrecorded).filter(|unrecorded| *unrecorded > 0),
                 ..Self::of_kind("turned_away")
             },
-            // A kind of fact that this crate does not know yet.
+            // `Fact` may get further kinds.
             _ => Self::of_kind("other"),
         }
     }
 
-    fn of_call(called: GatedCall, hide: &Hide) -> Self {
-        let RecordedArguments { sha256, bytes, full } = called.arguments;
-        let arguments = full.filter(|full| full.len() <= MAX_ARGUMENTS);
+    /// Returns the entry for a call, with its arguments if the host recorded them.
+    fn of_call(call: GatedCall, hide: &Hide) -> Self {
+        let RecordedArguments { sha256, bytes, full: json } = call.arguments;
+        let arguments = json.filter(|json| json.len() <= MAX_ARGUMENT_BYTES);
         let arguments =
-            arguments.and_then(|full| serde_json::from_str(&full).ok()).map(|value| hide_in_texts(value, hide));
-        let was_sent = called.end.is_some();
+            arguments.and_then(|json| serde_json::from_str(&json).ok()).map(|value| hide_in_texts(value, hide));
+        let was_sent = call.end.is_some();
         Self {
-            server: Some(called.server.to_string()),
-            tool: one_line(&called.tool, MAX_NAME),
-            content: Some(called.definition.to_string()),
+            server: Some(call.server.to_string()),
+            tool: one_line(&call.tool, MAX_NAME_BYTES),
+            content: Some(call.definition.to_string()),
             arguments_sha256: Some(hex(&sha256)),
             arguments_bytes: as_u64(bytes),
             arguments,
-            decision: Some(called.decision.word().to_owned()),
-            why: one_line(&hide(&called.why), MAX_WHY),
-            outcome: called.end.map(|end| end.word().to_owned()),
-            code: called.code.map(str::to_owned),
-            duration_us: u64::try_from(called.duration.as_micros()).ok().filter(|_| was_sent),
-            bytes: as_u64(called.bytes).filter(|_| was_sent),
-            ..Self::of_kind("call").acted_by(&called.caller)
+            decision: Some(call.decision.word().to_owned()),
+            why: one_line(&hide(&call.why), MAX_REASON_BYTES),
+            outcome: call.end.map(|end| end.word().to_owned()),
+            code: call.code.map(str::to_owned),
+            duration_us: u64::try_from(call.duration.as_micros()).ok().filter(|_| was_sent),
+            bytes: as_u64(call.bytes).filter(|_| was_sent),
+            ..Self::of_kind("call").acted_by(&call.caller)
         }
     }
 
-    /// Names `caller` as the one who acted.
+    /// Sets the fields about the caller that acted.
     fn acted_by(self, caller: &Caller) -> Self {
-        let short = |name: Option<&str>| name.and_then(|name| one_line(name, MAX_NAME));
+        let clip_name = |name: Option<&str>| name.and_then(|name| one_line(name, MAX_NAME_BYTES));
         let principal = caller.principal();
-        let unless_local = |part: &str| short((!principal.is_local()).then_some(part));
+        let unless_local = |field: &str| clip_name((!principal.is_local()).then_some(field));
         Self {
             who: Some(caller.way().word().to_owned()),
             tenant: unless_local(principal.tenant()),
             issuer: unless_local(principal.issuer()),
             subject: unless_local(principal.subject()),
             name: unless_local(principal.name()),
-            client: short(caller.client_name()),
-            over: caller.transport().map(|over| over.word().to_owned()),
-            session: short(caller.session()),
-            conversation: short(caller.conversation()),
-            agent: short(caller.agent()),
+            client: clip_name(caller.client_name()),
+            over: caller.transport().map(|transport| transport.word().to_owned()),
+            session: clip_name(caller.session()),
+            conversation: clip_name(caller.conversation()),
+            agent: clip_name(caller.agent()),
             ..self
         }
     }
@@ -384,8 +399,8 @@ fn hide_in_texts(value: Value, hide: &Hide) -> Value {
         Value::String(text) => Value::String(hide(&text)),
         Value::Array(items) => items.into_iter().map(|item| hide_in_texts(item, hide)).collect(),
         Value::Object(members) => {
-            let hidden = members.into_iter().map(|(name, value)| (hide(&name), hide_in_texts(value, hide)));
-            Value::Object(hidden.collect())
+            let hidden_members = members.into_iter().map(|(name, value)| (hide(&name), hide_in_texts(value, hide)));
+            Value::Object(hidden_members.collect())
         }
         other => other,
     }
@@ -489,7 +504,7 @@ mod tests {
         let fact = Fact::TurnedAway { socket: "cli.sock", process: long.clone(), why: long.clone(), unrecorded: 3 };
         let row = entry(fact);
         assert_eq!((row.who.as_deref(), row.count), (Some("cli.sock"), Some(3)));
-        assert!(row.client.unwrap().len() <= MAX_NAME && row.why.unwrap().len() <= MAX_WHY);
+        assert!(row.client.unwrap().len() <= MAX_NAME_BYTES && row.why.unwrap().len() <= MAX_REASON_BYTES);
         let none = entry(Fact::TurnedAway { socket: "cli.sock", process: String::new(), why: long, unrecorded: 0 });
         assert_eq!(none.count, None, "no earlier refusal lacks a row");
     }

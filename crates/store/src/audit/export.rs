@@ -1,17 +1,17 @@
-//! Keeps track of which rows of the audit log were exported: copied to a place outside of the database, such as a
+//! Records which rows of the audit log were exported, that is, copied to a place outside of the database, such as a
 //! folder or a bucket. Another crate does the export itself, in rounds.
 //!
 //! Several processes may want to export to the same place. Only one of them begins, because the database records when
 //! the next round may begin. Each round ends with a head: a signed text that covers all rows so far. The database
-//! stores the head before anything of the round is written, so that a process that takes over after a crash writes the
-//! same again.
+//! stores the head before the round writes any row to the place. So after a crash, the next process writes the same
+//! again.
 
 use std::time::Duration;
 
 use super::{
     AuditRow, Break, Row,
     chain::{self, ChainEnd, NO_ROW_HASH},
-    stored_seq,
+    seq_column,
     verify::{ChainWalker, chain_start, row_number},
 };
 use crate::{
@@ -19,34 +19,36 @@ use crate::{
     database::{Transaction, query},
 };
 
+/// The name of the operation in error messages.
 const OPERATION: &str = "exporting the audit log";
 
 /// How far the audit log was written to a place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditExport {
-    /// The newest head whose rows have all arrived there, as it was signed.
+    /// The signed text of the newest head whose rows have all arrived there.
     pub head: Option<String>,
     /// The next head, whose rows may not all have arrived.
     pub pending: Option<String>,
-    /// The last row that [`Self::head`] covers.
+    /// The number of the last row that [`Self::head`] covers.
     pub last_exported: u64,
     /// The number of the newest row of the log.
     pub newest: u64,
-    /// Whether this process is to export now: no other process does so, or has done so a short time ago.
+    /// Whether this process must export now. If not, another process exports, or has done so a short time ago.
     pub is_due: bool,
-    /// If no export is due: how long until the next process may begin one.
+    /// If no export is due: the time until a process may begin the next one.
     pub due_in: Option<Duration>,
 }
 
 /// Consecutive rows of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditRows {
-    /// The end of the chain before the first of them.
+    /// The end of the chain before the first of these rows.
     pub after: ChainEnd,
-    /// The rows. The hash of each is valid after the row before it.
+    /// The rows. The hash of each follows from the row before it.
     pub rows: Vec<AuditRow>,
 }
 
+/// The columns `head`, `pending`, `seq` and `due_at`.
 type ExportRow = (Option<String>, Option<String>, i64, i64);
 
 impl Store {
@@ -74,8 +76,9 @@ impl Store {
         Ok(AuditExport { is_due, due_in: export.due_in.filter(|_| !is_due), ..export })
     }
 
+    /// Reads how far the audit log was exported to `place`.
     async fn audit_export(&self, place: &str) -> Result<AuditExport, StoreError> {
-        let mut transaction = self.read_snapshot(OPERATION).await?;
+        let mut transaction = self.begin_snapshot(OPERATION).await?;
         let now = transaction.now_millis().await?;
         let newest = chain::read_head(&mut transaction).await?.map_or(0, |head| row_number(head.seq));
         let row: Option<ExportRow> = query("SELECT head, pending, seq, due_at FROM audit_exports WHERE place = $1")
@@ -104,12 +107,12 @@ impl Store {
         pending: Option<&str>,
     ) -> Result<bool, StoreError> {
         let mut transaction = self.begin_durably(OPERATION).await?;
-        let planned = query("UPDATE audit_exports SET pending = $2 WHERE place = $1 AND coalesce(head, '') = $3");
-        // An empty text stands for no head, because SQL finds no NULL equal to another.
-        let planned = planned.bind(place).bind(pending).bind(head.unwrap_or_default());
-        let planned = planned.execute(&mut transaction).await? > 0;
+        let set_pending = query("UPDATE audit_exports SET pending = $2 WHERE place = $1 AND coalesce(head, '') = $3");
+        // An empty text stands for no head, because in SQL, NULL does not equal NULL.
+        let set_pending = set_pending.bind(place).bind(pending).bind(head.unwrap_or_default());
+        let changed_rows = set_pending.execute(&mut transaction).await?;
         transaction.commit().await?;
-        Ok(planned)
+        Ok(changed_rows > 0)
     }
 
     /// Records that the head `pending` and all rows up to `last_row` have arrived; does nothing if another head is
@@ -132,7 +135,7 @@ impl Store {
         )
         .bind(place)
         .bind(pending)
-        .bind(stored_seq(last_row))
+        .bind(seq_column(last_row))
         .bind(now + milliseconds(hold))
         .execute(&mut transaction)
         .await?;
@@ -146,14 +149,14 @@ impl Store {
     pub async fn release_audit_export(&self, place: &str, pause: Duration) -> Result<(), StoreError> {
         let mut transaction = self.begin_durably(OPERATION).await?;
         let now = transaction.now_millis().await?;
-        let end = query("UPDATE audit_exports SET due_at = $2 WHERE place = $1");
-        end.bind(place).bind(now + milliseconds(pause)).execute(&mut transaction).await?;
+        let set_due_at = query("UPDATE audit_exports SET due_at = $2 WHERE place = $1");
+        set_due_at.bind(place).bind(now + milliseconds(pause)).execute(&mut transaction).await?;
         transaction.commit().await
     }
 
-    /// Reads at most `max_rows` rows after `end`, or if that is `None`, the oldest rows. Checks that they are what was
-    /// written. If the store has deleted rows after `end` because of their age, continues with the oldest row that is
-    /// left.
+    /// Reads at most `max_rows` rows after `end`, or the oldest rows if `end` is `None`. Checks that no other program
+    /// has changed them. If the store has deleted rows after `end` because of their age, continues with the oldest row
+    /// that is left.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails. A broken chain is not an error, but a [`Break`].
@@ -162,24 +165,24 @@ impl Store {
         end: Option<ChainEnd>,
         max_rows: usize,
     ) -> Result<Result<AuditRows, Break>, StoreError> {
-        let mut transaction = self.read_snapshot(OPERATION).await?;
-        let (first, before) = chain_start(&mut transaction).await?.unwrap_or((1, NO_ROW_HASH));
-        let oldest = ChainEnd { seq: row_number(first - 1), hash: before };
-        let after = end.filter(|end| end.seq >= oldest.seq).unwrap_or(oldest);
-        let page = query("SELECT seq, at, body, hash FROM audit WHERE seq > $1 ORDER BY seq LIMIT $2");
-        let page = page.bind(stored_seq(after.seq)).bind(i64::try_from(max_rows).unwrap_or(i64::MAX));
-        let rows: Vec<Row> = page.fetch_all(&mut transaction).await?;
-        let mut walker = ChainWalker { next: stored_seq(after.seq) + 1, hash: after.hash };
+        let mut transaction = self.begin_snapshot(OPERATION).await?;
+        let (first_seq, hash_before) = chain_start(&mut transaction).await?.unwrap_or((1, NO_ROW_HASH));
+        let start = ChainEnd { seq: row_number(first_seq - 1), hash: hash_before };
+        let after = end.filter(|end| end.seq >= start.seq).unwrap_or(start);
+        let select_page = query("SELECT seq, at, body, hash FROM audit WHERE seq > $1 ORDER BY seq LIMIT $2");
+        let select_page = select_page.bind(seq_column(after.seq)).bind(i64::try_from(max_rows).unwrap_or(i64::MAX));
+        let rows: Vec<Row> = select_page.fetch_all(&mut transaction).await?;
+        let mut walker = ChainWalker { next_seq: seq_column(after.seq) + 1, previous_hash: after.hash };
         for row in &rows {
-            if let Err(broken) = walker.check_next(row) {
-                return Ok(Err(broken));
+            if let Err(chain_break) = walker.check_next(row) {
+                return Ok(Err(chain_break));
             }
         }
         // Without further rows, `after` must be the end that the log records.
         if rows.is_empty()
-            && let Some(broken) = compare_end(&mut transaction, after).await?
+            && let Some(chain_break) = compare_end(&mut transaction, after).await?
         {
-            return Ok(Err(broken));
+            return Ok(Err(chain_break));
         }
         Ok(Ok(AuditRows { after, rows: rows.into_iter().map(AuditRow::from).collect() }))
     }
@@ -198,7 +201,8 @@ async fn compare_end(transaction: &mut Transaction, expected: ChainEnd) -> Resul
     })
 }
 
-/// Returns the last row that all places have, so that rows up to it may be deleted; `None` if no place waits for rows.
+/// Returns the number of the last row that all places have. Rows up to it may be deleted. `None` if no place waits for
+/// rows.
 pub(super) async fn last_row_exported_everywhere(transaction: &mut Transaction) -> Result<Option<i64>, StoreError> {
     let now = transaction.now_millis().await?;
     let lowest_seq = query("SELECT min(seq) FROM audit_exports WHERE hold_until > $1");

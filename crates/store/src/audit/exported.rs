@@ -1,4 +1,4 @@
-//! Writes and reads rows in the form in which they leave the database, so that other programs can check them.
+//! The JSON lines of exported rows, with which other programs can check the chain.
 
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::{
     chain::{ChainEnd, hex, parse_hash, row_hash},
 };
 
-/// A row as it is stored, with its hash. As JSON, it is one line.
+/// A row in the form in which it is exported: one line of JSON, with the stored body and the hash.
 #[derive(Debug, Serialize)]
 pub struct ExportedRow<'a> {
     seq: u64,
@@ -17,11 +17,12 @@ pub struct ExportedRow<'a> {
     at: String,
     /// The same time in milliseconds since 1970.
     at_ms: i64,
-    /// The body of the row, byte by byte; a JSON string if the body was changed and is no longer JSON.
+    /// The stored bytes of the body; a JSON string if another program changed the body and it is no longer JSON.
     body: Body<'a>,
     hash: String,
 }
 
+/// The body of a row, as it is written to a line.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Body<'a> {
@@ -32,10 +33,10 @@ enum Body<'a> {
 impl<'a> From<&'a AuditRow> for ExportedRow<'a> {
     fn from(row: &'a AuditRow) -> Self {
         let json = serde_json::from_str::<&RawValue>(&row.body).ok();
-        // Line breaks between members would break the row into several lines.
+        // A body with line breaks between its members would take several lines.
         let json = json.filter(|json| !json.get().contains(char::is_control));
         let body = json.map_or(Body::Text(&row.body), Body::Json);
-        // Only a row that was changed has a time that is no date; `at_ms` shows it as it is.
+        // Only a row that another program changed has a time that is no date. `at_ms` has the time as it is stored.
         let at = DateTime::from_timestamp_millis(row.at).unwrap_or_default();
         let at = at.to_rfc3339_opts(SecondsFormat::Millis, true);
         Self { seq: row.seq, at, at_ms: row.at, body, hash: hex(&row.hash) }
@@ -53,23 +54,23 @@ struct ParsedRow<'a> {
 }
 
 impl ChainEnd {
-    /// Reads the row in `line`, a line of an export. Returns the end of the chain after that row if its hash is right
-    /// and it directly follows this end.
+    /// Reads the row in `line`, a line of an export. Returns the end of the chain after that row. `None` if the hash of
+    /// the row is wrong, or if the row does not directly follow this end.
     #[must_use]
     pub fn after_line(&self, line: &str) -> Option<Self> {
         let row: ParsedRow<'_> = serde_json::from_str(line).ok()?;
         let (seq, hash) = (i64::try_from(row.seq).ok()?, parse_hash(row.hash)?);
-        let follows = self.seq.checked_add(1) == Some(row.seq)
+        let continues_chain = self.seq.checked_add(1) == Some(row.seq)
             && row_hash(&self.hash, seq, row.at_ms, row.body.get().as_bytes()) == hash;
-        follows.then_some(Self { seq: row.seq, hash })
+        continues_chain.then_some(Self { seq: row.seq, hash })
     }
 
-    /// Reads the row in `line`, a line of an export. Returns the end of the chain after that row, without checking its
-    /// hash.
+    /// Reads the row in `line`, a line of an export. Returns the end of the chain after that row, without a check of
+    /// the hash. `None` if the line has no row.
     #[must_use]
     pub fn after_unchecked_line(line: &str) -> Option<Self> {
         let row: ParsedRow<'_> = serde_json::from_str(line).ok()?;
-        // No row of the database has a larger number, and the number of the next one must exist.
+        // The database has no larger number, and the number of the next row must exist, too.
         i64::try_from(row.seq).ok()?;
         Some(Self { seq: row.seq, hash: parse_hash(row.hash)? })
     }

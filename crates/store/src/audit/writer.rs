@@ -1,5 +1,5 @@
-//! Writes the audit log: one task takes everything from a queue, so that no call ever waits for the disk. What is
-//! queued are facts: each says what happened in a host, such as a call or a lost connection.
+//! Writes the audit log. A host reports facts, such as a call or a lost connection, to the queue of an [`AuditLog`].
+//! One task, the [`AuditWriter`], takes the facts from the queue and stores them, so that no call waits for the disk.
 
 use std::{
     fmt, mem,
@@ -17,15 +17,15 @@ use tokio::{
 };
 use toolrack_host::{Fact, Witness};
 
-use super::{AuditRetention, Entry, MAX_ARGUMENTS, chain};
+use super::{AuditRetention, Entry, MAX_ARGUMENT_BYTES, chain};
 use crate::{Store, StoreError, database::Transaction};
 
-/// The maximum number of facts that wait to be written. Beyond that, the log drops facts, and records how many.
+/// The maximum number of facts in the queue. Beyond that, the log drops facts, and records their number.
 const MAX_WAITING_FACTS: usize = 8 * 1024;
 
-/// The maximum size of the arguments of all facts that wait, in bytes. Beyond that, the row of a call has only the hash
-/// and the size of its arguments, so that a database that is away does not fill the memory.
-const MAX_WAITING_ARGUMENTS: usize = 32 * 1024 * 1024;
+/// The maximum size of the arguments of all facts in the queue, in bytes. Beyond that, the row of a call has only the
+/// hash and the size of its arguments. So the queue does not fill the memory while the database is away.
+const MAX_WAITING_ARGUMENT_BYTES: usize = 32 * 1024 * 1024;
 
 /// The maximum number of rows of one transaction.
 const MAX_BATCH_ROWS: usize = 512;
@@ -33,9 +33,10 @@ const MAX_BATCH_ROWS: usize = 512;
 /// How long the writer collects facts before it writes them, so that a short command writes only once, at its end.
 const COLLECT_TIME: Duration = Duration::from_millis(250);
 
+/// The name of the operation in error messages.
 const WRITING: &str = "writing the audit log";
 
-/// How long the writer waits before it tries again to reach a database that does not answer.
+/// The pause before the writer tries again to reach a database that does not answer.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How often the writer looks for old rows while it has nothing to write.
@@ -44,7 +45,7 @@ const RETENTION_INTERVAL: Duration = Duration::from_hours(1);
 /// A function that returns a text without the secrets in it.
 pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// A fact in the queue: when it happened (in milliseconds since 1970, UTC), who acted, and what happened.
+/// A fact in the queue: the time of the event in milliseconds since 1970, the actor, and the event.
 type QueuedFact = (i64, Actor, Fact);
 
 /// Counts the bytes of the arguments that wait in the queue.
@@ -54,15 +55,16 @@ struct WaitingArguments(AtomicUsize);
 impl WaitingArguments {
     /// Returns whether arguments of this size may wait. If so, counts them, until [`Self::release`].
     fn admit(&self, bytes: usize) -> bool {
-        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
-        // Longer ones would not fit into a row either.
-        let may_wait = bytes <= MAX_ARGUMENTS && before.saturating_add(bytes) <= MAX_WAITING_ARGUMENTS;
+        let bytes_before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        // Arguments beyond `MAX_ARGUMENT_BYTES` would not be stored either.
+        let may_wait = bytes <= MAX_ARGUMENT_BYTES && bytes_before.saturating_add(bytes) <= MAX_WAITING_ARGUMENT_BYTES;
         if !may_wait {
             self.release(bytes);
         }
         may_wait
     }
 
+    /// Stops counting arguments that no longer wait.
     fn release(&self, bytes: usize) {
         self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -71,30 +73,31 @@ impl WaitingArguments {
 /// Returns the size of the arguments that `fact` has in full.
 fn arguments_bytes(fact: &Fact) -> usize {
     match fact {
-        Fact::Called(called) => called.arguments.full.as_ref().map_or(0, String::len),
+        Fact::Called(call) => call.arguments.full.as_ref().map_or(0, String::len),
         _ => 0,
     }
 }
 
-/// Who acted, and whose secrets to hide in what was done.
+/// The agent or the member that acted.
 #[derive(Clone, Default)]
 struct Actor {
     /// The agent that acted.
     agent: Option<Arc<str>>,
-    /// For facts that the host of a member reports: hides the member's secrets, instead of the log's own function.
+    /// Hides the secrets of the member, if the fact is from the host of a member. Replaces the function of the log.
     hide: Option<Hide>,
 }
 
-/// Queues the facts that a host reports to its witness (the observer of what the host does). Never waits.
+/// Queues the facts that a host reports. It is a witness: the observer of the events of a host. Never waits.
 pub struct AuditLog {
     queue: mpsc::Sender<QueuedFact>,
     waiting_arguments: Arc<WaitingArguments>,
-    /// How many facts could not be stored since a row last recorded that number.
-    lost: Arc<AtomicU64>,
+    /// The number of facts that could not be stored and that no row counts yet.
+    lost_facts: Arc<AtomicU64>,
     /// Whether the arguments of calls are stored in full.
-    arguments_in_full: AtomicBool,
-    /// `None` before the settings are known.
+    stores_full_arguments: AtomicBool,
+    /// The rows to keep; `None` until [`AuditLog::set`] is called.
     retention: watch::Sender<Option<AuditRetention>>,
+    /// Tells the writer that the log is closed.
     is_closed: watch::Sender<bool>,
 }
 
@@ -111,12 +114,12 @@ impl AuditLog {
         let (queue, facts) = mpsc::channel(MAX_WAITING_FACTS);
         let (retention, retention_receiver) = watch::channel(None);
         let (is_closed, is_closed_receiver) = watch::channel(false);
-        let (lost, waiting_arguments) = (Arc::<AtomicU64>::default(), Arc::<WaitingArguments>::default());
+        let (lost_facts, waiting_arguments) = (Arc::<AtomicU64>::default(), Arc::<WaitingArguments>::default());
         let log = Self {
             queue,
             waiting_arguments: Arc::clone(&waiting_arguments),
-            lost: Arc::clone(&lost),
-            arguments_in_full: AtomicBool::new(false),
+            lost_facts: Arc::clone(&lost_facts),
+            stores_full_arguments: AtomicBool::new(false),
             retention,
             is_closed,
         };
@@ -125,7 +128,7 @@ impl AuditLog {
             hide,
             facts,
             waiting_arguments,
-            lost,
+            lost_facts,
             retention: retention_receiver,
             retention_interval: RETENTION_INTERVAL,
             is_closed: is_closed_receiver,
@@ -134,8 +137,8 @@ impl AuditLog {
     }
 
     /// Sets whether arguments are stored in full, and how long rows are kept.
-    pub fn set(&self, arguments_in_full: bool, retention: AuditRetention) {
-        self.arguments_in_full.store(arguments_in_full, Ordering::Relaxed);
+    pub fn set(&self, stores_full_arguments: bool, retention: AuditRetention) {
+        self.stores_full_arguments.store(stores_full_arguments, Ordering::Relaxed);
         self.retention.send_replace(Some(retention));
     }
 
@@ -146,7 +149,7 @@ impl AuditLog {
         Arc::new(ActorWitness { log: Arc::clone(self), actor })
     }
 
-    /// Returns a witness for the host of a member; this log must be the log of the member's tenant. `hide` hides the
+    /// Returns a witness for the host of a member. This must be the log of the member's tenant. `hide` hides the
     /// member's secrets in the rows.
     #[must_use]
     pub fn witness_for_member(self: &Arc<Self>, hide: Hide) -> Arc<dyn Witness> {
@@ -157,19 +160,19 @@ impl AuditLog {
     /// Queues `fact`, or counts it as lost if the queue is full or closed.
     fn enqueue(&self, actor: Actor, mut fact: Fact) {
         let bytes = arguments_bytes(&fact);
-        if let Fact::Called(called) = &mut fact
+        if let Fact::Called(call) = &mut fact
             && !self.waiting_arguments.admit(bytes)
         {
-            called.arguments.full = None;
+            call.arguments.full = None;
         }
         if let Err(rejected) = self.queue.try_send((Utc::now().timestamp_millis(), actor, fact)) {
             let (.., fact) = rejected.into_inner();
             self.waiting_arguments.release(arguments_bytes(&fact));
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.lost_facts.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Makes the writer store all queued facts now, and end.
+    /// Makes the writer store all queued facts now, and then end. Returns at once.
     pub fn close(&self) {
         self.is_closed.send_replace(true);
     }
@@ -181,11 +184,11 @@ impl Witness for AuditLog {
     }
 
     fn wants_arguments(&self) -> bool {
-        self.arguments_in_full.load(Ordering::Relaxed)
+        self.stores_full_arguments.load(Ordering::Relaxed)
     }
 }
 
-/// Records what the host of one agent or member reports.
+/// The witness of the host of one agent or member.
 struct ActorWitness {
     log: Arc<AuditLog>,
     actor: Actor,
@@ -207,8 +210,8 @@ pub struct AuditWriter {
     hide: Hide,
     facts: mpsc::Receiver<QueuedFact>,
     waiting_arguments: Arc<WaitingArguments>,
-    lost: Arc<AtomicU64>,
-    /// `None` before the settings are known.
+    lost_facts: Arc<AtomicU64>,
+    /// The rows to keep; `None` until [`AuditLog::set`] is called.
     retention: watch::Receiver<Option<AuditRetention>>,
     /// How often to look for old rows while there is nothing to write.
     retention_interval: Duration,
@@ -222,7 +225,7 @@ impl fmt::Debug for AuditWriter {
 }
 
 impl AuditWriter {
-    /// Writes until the log is closed or dropped. A later row records how many rows could not be written.
+    /// Writes facts until the log is closed or dropped. If rows cannot be written, a later row records their number.
     pub async fn run(mut self) {
         let mut batch = Vec::new();
         let mut retention_checks = interval_at(Instant::now() + self.retention_interval, self.retention_interval);
@@ -239,15 +242,16 @@ impl AuditWriter {
         }
     }
 
-    /// Waits for facts, and then [`COLLECT_TIME`] for more. Returns whether these are the last. If `retention_checks`
-    /// ticks first, deletes old rows, and returns without facts.
+    /// Waits for facts, and then up to [`COLLECT_TIME`] for further facts. Returns whether these are the last. If
+    /// `retention_checks` ticks first, deletes old rows, and returns without facts.
     async fn gather(&mut self, batch: &mut Vec<QueuedFact>, retention_checks: &mut Interval) -> bool {
         tokio::select! {
-            received = self.facts.recv_many(batch, MAX_BATCH_ROWS) => if received == 0 { return true },
+            received_facts = self.facts.recv_many(batch, MAX_BATCH_ROWS) => if received_facts == 0 { return true },
             // Also resolves when the log is dropped.
             _ = self.is_closed.changed() => return self.drain(batch),
             _ = retention_checks.tick() => {
-                // Rows are also added to the log without a fact, such as those about the members of a team.
+                // Some rows, such as those about the members of a team, do not come through this queue. So old rows
+                // must be deleted even if the queue is empty.
                 let is_retention_known = self.retention.borrow().is_some();
                 if is_retention_known {
                     self.delete_old_rows().await;
@@ -258,9 +262,9 @@ impl AuditWriter {
         let pause = sleep(COLLECT_TIME);
         tokio::pin!(pause);
         while batch.len() < MAX_BATCH_ROWS {
-            let room = MAX_BATCH_ROWS - batch.len();
+            let free_places = MAX_BATCH_ROWS - batch.len();
             tokio::select! {
-                received = self.facts.recv_many(batch, room) => if received == 0 { return true },
+                received_facts = self.facts.recv_many(batch, free_places) => if received_facts == 0 { return true },
                 () = &mut pause => return false,
                 _ = self.is_closed.changed() => return self.drain(batch),
             }
@@ -268,7 +272,7 @@ impl AuditWriter {
         false
     }
 
-    /// Closes the queue and takes what is left in it. Returns `true`: these are the last.
+    /// Closes the queue and takes the remaining facts. Returns `true`, because they are the last.
     fn drain(&mut self, batch: &mut Vec<QueuedFact>) -> bool {
         self.facts.close();
         while let Ok(fact) = self.facts.try_recv() {
@@ -277,45 +281,45 @@ impl AuditWriter {
         true
     }
 
-    /// Stores `facts`, and how many were lost before them. If that fails, counts all of them as lost.
+    /// Stores `facts`, and the number of facts that were lost before. If that fails, counts all of them as lost.
     async fn write(&self, facts: Vec<QueuedFact>) {
-        let lost = self.lost.swap(0, Ordering::Relaxed);
-        if facts.is_empty() && lost == 0 {
+        let lost_before = self.lost_facts.swap(0, Ordering::Relaxed);
+        if facts.is_empty() && lost_before == 0 {
             return;
         }
-        let entry = |(at, Actor { agent, hide }, fact): QueuedFact| {
+        let to_entry = |(at, Actor { agent, hide }, fact): QueuedFact| {
             (at, Entry::from_fact(fact, agent.as_deref(), hide.as_ref().unwrap_or(&self.hide)))
         };
-        let mut entries: Vec<_> = facts.into_iter().map(entry).collect();
+        let mut entries: Vec<_> = facts.into_iter().map(to_entry).collect();
         let count = entries.len() as u64;
-        if lost > 0 {
-            entries.push((Utc::now().timestamp_millis(), Entry { count: Some(lost), ..Entry::of_kind("lost") }));
+        if lost_before > 0 {
+            entries.push((Utc::now().timestamp_millis(), Entry { count: Some(lost_before), ..Entry::of_kind("lost") }));
         }
         if let Err(error) = self.append(&entries).await {
-            self.lost.fetch_add(lost + count, Ordering::Relaxed);
+            self.lost_facts.fetch_add(lost_before + count, Ordering::Relaxed);
             tracing::warn!("{count} rows of the audit log are lost: {error}");
             return;
         }
         self.delete_old_rows().await;
     }
 
-    /// Adds `entries` to the chain. While the database cannot be used for the moment and the log is not closed, waits
-    /// for it; new facts wait in the queue.
+    /// Adds `entries` to the chain. If the database cannot be used for the moment, waits for it, unless the log is
+    /// closed. New facts wait in the queue meanwhile.
     async fn append(&self, entries: &[(i64, Entry)]) -> Result<(), StoreError> {
         let mut has_warned = false;
         let transaction = loop {
             match self.begin_with(entries).await {
-                Err(error) if may_pass(&error) && !*self.is_closed.borrow() => {
+                Err(error) if may_succeed_later(&error) && !*self.is_closed.borrow() => {
                     if !has_warned {
                         tracing::warn!("{error}; the audit log waits for the database");
                         has_warned = true;
                     }
                     sleep(RETRY_INTERVAL).await;
                 }
-                begun => break begun?,
+                result => break result?,
             }
         };
-        // The commit is not tried again: one that failed may have taken effect, and a second one would store the rows
+        // Does not repeat the commit: a commit that failed may have taken effect, and a second one would store the rows
         // twice.
         transaction.commit().await
     }
@@ -331,12 +335,12 @@ impl AuditWriter {
     async fn delete_old_rows(&self) {
         let now = Utc::now().timestamp_millis();
         let retention = *self.retention.borrow();
-        let deleted = match self.store.is_audit_retention_due(now).await {
+        let result = match self.store.is_audit_retention_due(now).await {
             Ok(true) => self.store.forget_old_audit(retention.unwrap_or_default(), now).await,
             Ok(false) => Ok(()),
             Err(error) => Err(error),
         };
-        if let Err(error) = deleted {
+        if let Err(error) = result {
             tracing::warn!("{error}");
         }
     }
@@ -344,7 +348,7 @@ impl AuditWriter {
 
 /// Returns whether the same write may succeed later: the database server is away or busy, or another process has the
 /// file locked.
-fn may_pass(error: &StoreError) -> bool {
+fn may_succeed_later(error: &StoreError) -> bool {
     error.is_temporary() || matches!(error, StoreError::Locked { .. })
 }
 
@@ -376,11 +380,11 @@ mod tests {
     #[test]
     fn arguments_that_wait_for_the_database_are_bounded_one_by_one_and_together() {
         let waiting = WaitingArguments::default();
-        assert!(!waiting.admit(MAX_ARGUMENTS + 1), "they would not fit into a row");
-        let admitted = (0..1_000).filter(|_| waiting.admit(MAX_ARGUMENTS)).count();
-        assert_eq!(admitted, MAX_WAITING_ARGUMENTS / MAX_ARGUMENTS);
-        waiting.release(MAX_ARGUMENTS);
-        assert!(waiting.admit(MAX_ARGUMENTS) && !waiting.admit(1) && waiting.admit(0));
+        assert!(!waiting.admit(MAX_ARGUMENT_BYTES + 1), "they would not fit into a row");
+        let admitted = (0..1_000).filter(|_| waiting.admit(MAX_ARGUMENT_BYTES)).count();
+        assert_eq!(admitted, MAX_WAITING_ARGUMENT_BYTES / MAX_ARGUMENT_BYTES);
+        waiting.release(MAX_ARGUMENT_BYTES);
+        assert!(waiting.admit(MAX_ARGUMENT_BYTES) && !waiting.admit(1) && waiting.admit(0));
     }
 
     #[tokio::test]

@@ -9,11 +9,11 @@ use super::{
 };
 use crate::StoreError;
 
-/// The maximum number of rows of one statement.
-const MAX_ROWS: usize = 100;
+/// The maximum number of rows that one statement inserts.
+const MAX_BATCH_ROWS: usize = 100;
 
-/// Once the values of a statement have this many bytes, no further row is added to it.
-const MAX_BYTES: usize = 1024 * 1024;
+/// The number of bytes from which a batch of rows is inserted, even if it has fewer than [`MAX_BATCH_ROWS`].
+const BATCH_BYTES: usize = 1024 * 1024;
 
 /// A column that is copied.
 struct Column {
@@ -21,6 +21,7 @@ struct Column {
     kind: ColumnKind,
 }
 
+/// The types of the columns, as Postgres has them.
 #[derive(Clone, Copy)]
 enum ColumnKind {
     Integer,
@@ -30,7 +31,7 @@ enum ColumnKind {
     Bytes,
 }
 
-/// Returns the columns of `table` that are written: all except the tenant and those that the database fills in itself.
+/// Returns the columns of `table` to copy: all except the tenant and those that Postgres fills in itself.
 async fn columns(table: &str, transaction: &mut Transaction) -> Result<Vec<Column>, StoreError> {
     let columns: Vec<(String, String)> = query(
         "SELECT column_name::text, data_type::text FROM information_schema.columns WHERE table_name = $1 \
@@ -40,14 +41,14 @@ async fn columns(table: &str, transaction: &mut Transaction) -> Result<Vec<Colum
     .bind(table)
     .fetch_all(transaction)
     .await?;
-    let kind = |data_type: &str| match data_type {
+    let column_kind = |data_type: &str| match data_type {
         "bigint" => ColumnKind::Integer,
         "double precision" => ColumnKind::Real,
         "boolean" => ColumnKind::Bool,
         "bytea" => ColumnKind::Bytes,
         _ => ColumnKind::Text,
     };
-    Ok(columns.into_iter().map(|(name, data_type)| Column { name, kind: kind(&data_type) }).collect())
+    Ok(columns.into_iter().map(|(name, data_type)| Column { name, kind: column_kind(&data_type) }).collect())
 }
 
 /// Copies all rows of `table`, and returns how many there were.
@@ -64,21 +65,21 @@ pub(crate) async fn copy(table: &str, source: &mut Transaction, target: &mut Tra
         return Err(context.error(sqlx::Error::Configuration("the rows to copy are not in a SQLite file".into())));
     };
     let mut rows = sqlx::query(AssertSqlSafe(select.into_sql()).into_sql_str()).fetch(connection);
-    let (mut copied, mut batch, mut bytes) = (0, Vec::new(), 0);
+    let (mut copied_rows, mut batch, mut batch_bytes) = (0, Vec::new(), 0);
     while let Some(row) = rows.try_next().await.map_err(|error| context.error(error))? {
         let values = row_values(&row, &columns).map_err(|error| context.error(error))?;
-        bytes += values.iter().map(value_size).sum::<usize>();
+        batch_bytes += values.iter().map(value_size).sum::<usize>();
         batch.push(values);
-        copied += 1;
-        if batch.len() == MAX_ROWS || bytes >= MAX_BYTES {
+        copied_rows += 1;
+        if batch.len() == MAX_BATCH_ROWS || batch_bytes >= BATCH_BYTES {
             insert(table, &columns, std::mem::take(&mut batch), target).await?;
-            bytes = 0;
+            batch_bytes = 0;
         }
     }
     if !batch.is_empty() {
         insert(table, &columns, batch, target).await?;
     }
-    Ok(copied)
+    Ok(copied_rows)
 }
 
 /// Returns how many rows of `table` the transaction sees.
@@ -95,6 +96,7 @@ pub(crate) async fn clear(table: &str, transaction: &mut Transaction) -> Result<
     delete.build().execute(transaction).await.map(drop)
 }
 
+/// Adds the names of the columns to a statement, with commas between them.
 fn push_names<'a>(query: &'a mut QueryBuilder, columns: &[Column]) -> &'a mut QueryBuilder {
     for (index, column) in columns.iter().enumerate() {
         query.push(if index == 0 { "" } else { ", " }).push_name(&column.name);
@@ -102,6 +104,7 @@ fn push_names<'a>(query: &'a mut QueryBuilder, columns: &[Column]) -> &'a mut Qu
     query
 }
 
+/// Inserts rows with one statement.
 async fn insert(
     table: &str,
     columns: &[Column],
@@ -118,7 +121,7 @@ async fn insert(
 
 /// Returns the values of a row with the types of Postgres's columns, regardless of the types that SQLite reports.
 fn row_values(row: &SqliteRow, columns: &[Column]) -> sqlx::Result<Vec<Value>> {
-    let value = |(index, column): (usize, &Column)| {
+    let read_value = |(index, column): (usize, &Column)| {
         Ok(match column.kind {
             ColumnKind::Integer => Value::Integer(row.try_get_unchecked(index)?),
             ColumnKind::Real => Value::Real(row.try_get_unchecked(index)?),
@@ -127,9 +130,10 @@ fn row_values(row: &SqliteRow, columns: &[Column]) -> sqlx::Result<Vec<Value>> {
             ColumnKind::Bytes => Value::Bytes(row.try_get_unchecked(index)?),
         })
     };
-    columns.iter().enumerate().map(value).collect()
+    columns.iter().enumerate().map(read_value).collect()
 }
 
+/// Returns about how many bytes a value needs in a statement.
 fn value_size(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.as_ref().map_or(0, String::len),

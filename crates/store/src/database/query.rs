@@ -1,4 +1,4 @@
-//! Builds and runs statements. Each statement is written once for both databases.
+//! Builds and runs statements. Each statement is written once, for SQLite and Postgres.
 //!
 //! Statements use only SQL that both databases have, and their placeholders are `$1`, `$2`, …. A [`Row`] can be read
 //! from either database.
@@ -47,16 +47,16 @@ pub(crate) trait Bind {
     fn value(self) -> Value;
 }
 
-/// Implements [`Bind`] for each type: `TYPE => VARIANT(|value| expression)` converts a value of the type to that
-/// variant of [`Value`], with the expression in it.
+/// Implements [`Bind`] for each type. `TYPE => VARIANT(|value| EXPRESSION)` converts a value of the type to that
+/// variant of [`Value`], which then contains the value of the expression.
 macro_rules! impl_bind {
-    ($($type:ty => $kind:ident(|$this:ident| $value:expr)),+ $(,)?) => {$(
+    ($($type:ty => $variant:ident(|$this:ident| $value:expr)),+ $(,)?) => {$(
         impl Bind for $type {
-            const NULL: Value = Value::$kind(None);
+            const NULL: Value = Value::$variant(None);
 
             fn value(self) -> Value {
                 let $this = self;
-                Value::$kind(Some($value))
+                Value::$variant(Some($value))
             }
         }
     )+};
@@ -91,35 +91,35 @@ impl Bind for &Option<String> {
     }
 }
 
-/// Binds values to a statement of sqlx. `$text`, if given, converts each text first.
+/// Binds values to a statement of sqlx. If `$convert_text` is given, it converts each text first.
 macro_rules! bind_all {
     ($query:expr, $values:expr) => {
         bind_all!($query, $values, identity)
     };
-    ($query:expr, $values:expr, $text:expr) => {
+    ($query:expr, $values:expr, $convert_text:expr) => {
         $values.into_iter().fold($query, |query, value| match value {
             Value::Integer(value) => query.bind(value),
             Value::Real(value) => query.bind(value),
             Value::Bool(value) => query.bind(value),
-            Value::Text(value) => query.bind(value.map($text)),
+            Value::Text(value) => query.bind(value.map($convert_text)),
             Value::Bytes(value) => query.bind(value),
         })
     };
 }
 
-/// Runs a statement with the function `$kind` of sqlx and its method `$method`, on the connection of a transaction on
-/// either database. Then converts the result.
+/// Runs a statement on the connection of a transaction, on either database, and converts the result. Builds the
+/// statement with the function `$function` of sqlx, and runs it with the method `$method`.
 macro_rules! run {
-    ($statement:ident, $transaction:ident, $kind:ident $(<$row:ty>)? . $method:ident => $convert:expr) => {{
+    ($statement:ident, $transaction:ident, $function:ident $(<$row:ty>)? . $method:ident => $convert:expr) => {{
         let result = match $transaction.connection() {
             Connection::Sqlite(connection) => {
-                let query = bind_all!(sqlx::$kind::<Sqlite $(, $row)?>($statement.sql), $statement.values);
+                let query = bind_all!(sqlx::$function::<Sqlite $(, $row)?>($statement.sql), $statement.values);
                 query.$method(connection).await.map($convert)
             }
             #[cfg(feature = "postgres")]
             Connection::Postgres(session) => {
                 let sql = for_postgres($statement.sql);
-                let query = bind_all!(sqlx::$kind::<Postgres $(, $row)?>(sql), $statement.values, without_nul);
+                let query = bind_all!(sqlx::$function::<Postgres $(, $row)?>(sql), $statement.values, without_nul);
                 let (connection, limit, keeps_statements) = session.start_statement();
                 let result =
                     Box::pin(with_time_limit(limit, query.persistent(keeps_statements).$method(connection))).await;
@@ -141,15 +141,18 @@ pub(crate) struct Query {
 #[derive(Debug)]
 pub(crate) struct ScalarQuery(Query);
 
+/// Creates a statement, whose values are then bound.
 pub(crate) fn query(sql: &'static str) -> Query {
     Query { sql: SqlStr::from_static(sql), values: Vec::new() }
 }
 
+/// Creates a statement that returns one column, whose values are then bound.
 pub(crate) fn query_scalar(sql: &'static str) -> ScalarQuery {
     ScalarQuery(query(sql))
 }
 
 impl Query {
+    /// Adds the value of the next placeholder.
     pub(crate) fn bind(mut self, value: impl Bind) -> Self {
         self.values.push(value.value());
         self
@@ -168,17 +171,18 @@ impl Query {
         run!(self, transaction, query_as<R>.fetch_optional => identity)
     }
 
+    /// Runs the statement, and returns its row. An error if there is no row.
     pub(crate) async fn fetch_one<R: Row>(self, transaction: &mut Transaction) -> Result<R, StoreError> {
         let row = self.fetch_optional(transaction).await?;
         row.ok_or_else(|| transaction.context().error(sqlx::Error::RowNotFound))
     }
 }
 
-/// Returns the statement as Postgres needs it.
+/// Returns the statement with the changes that Postgres needs.
 #[cfg(feature = "postgres")]
 fn for_postgres(sql: SqlStr) -> SqlStr {
     match with_tenant_in_keys(sql.as_str()) {
-        Some(changed) => AssertSqlSafe(changed).into_sql_str(),
+        Some(postgres_sql) => AssertSqlSafe(postgres_sql).into_sql_str(),
         None => sql,
     }
 }
@@ -219,7 +223,8 @@ macro_rules! values {
 
 pub(crate) use values;
 
-/// Builds a statement from parts. Only texts of this program may be pushed; values from elsewhere must be bound.
+/// Builds a statement from parts. Push only SQL of this program, and bind all other values: this excludes SQL
+/// injection.
 #[derive(Debug)]
 pub(crate) struct QueryBuilder {
     sql: String,
@@ -250,6 +255,7 @@ impl QueryBuilder {
         self.sql
     }
 
+    /// Pushes the next placeholder, and adds its value.
     pub(crate) fn push_bind(&mut self, value: impl Bind) -> &mut Self {
         self.values.push(value.value());
         self.sql.push('$');
@@ -257,8 +263,8 @@ impl QueryBuilder {
         self
     }
 
-    /// Pushes placeholders for `values`, with commas between them. If there are none, pushes `NULL`, to which no value
-    /// is equal.
+    /// Pushes placeholders for `values`, with commas between them. If there are none, pushes `NULL`, so that `IN
+    /// (NULL)` finds no row.
     pub(crate) fn push_list<T: Bind>(&mut self, values: impl IntoIterator<Item = T>) -> &mut Self {
         let mut is_empty = true;
         for value in values {
@@ -282,7 +288,7 @@ impl QueryBuilder {
 }
 
 impl Bind for Value {
-    // Only an optional `Value` would use this.
+    // Not used: only an `Option<Value>` would bind this null.
     const NULL: Value = Value::Text(None);
 
     fn value(self) -> Value {

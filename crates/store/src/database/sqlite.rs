@@ -28,10 +28,11 @@ use crate::StoreError;
 /// The pause between tries while another process has the database locked.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// How many prepared statements the connection caches.
-const STATEMENT_CACHE: usize = 32;
+/// The maximum number of prepared statements that the connection caches.
+const STATEMENT_CACHE_SIZE: usize = 32;
 
-/// Up to this size in bytes, the next process reads the write-ahead log faster than this one moves it into the file.
+/// The maximum size in bytes of a write-ahead log that stays at exit. The next process reads such a log faster than
+/// this process could move it into the file.
 const MAX_LOG_BYTES_AT_EXIT: u64 = 256 * 1024;
 
 /// An open file. Clones share its one connection.
@@ -39,7 +40,7 @@ const MAX_LOG_BYTES_AT_EXIT: u64 = 256 * 1024;
 pub(crate) struct File {
     pub(crate) pool: SqlitePool,
     pub(crate) path: Arc<Path>,
-    /// Whether something was deleted that must not remain in the files.
+    /// Whether a transaction has deleted data that must not remain in the files, such as secrets.
     has_erased: Arc<AtomicBool>,
 }
 
@@ -66,14 +67,14 @@ impl File {
         let pool = open_pool(path, busy_timeout).await?;
         let to_store_error = |error| StoreError::from_sqlx("opening", path, error);
         let mut connection = pool.acquire().await.map_err(to_store_error)?;
-        let found = schema_version(&mut connection).await;
+        let found_version = schema_version(&mut connection).await;
         drop(connection);
-        if matches!(found, Ok(SCHEMA_VERSION)) {
+        if matches!(found_version, Ok(SCHEMA_VERSION)) {
             return Ok(Some(Self::from_pool(pool, path)));
         }
         pool.close().await;
         // The file has another schema, or the schema cannot be read.
-        found.map(|_| None).map_err(|error| StoreError::from_sqlx("reading the schema", path, error))
+        found_version.map(|_| None).map_err(|error| StoreError::from_sqlx("reading the schema", path, error))
     }
 
     pub(crate) fn from_pool(pool: SqlitePool, path: &Path) -> Self {
@@ -96,8 +97,8 @@ impl File {
 
     /// Closes the file, or leaves a short write-ahead log beside it, and the connection open until the process exits.
     pub(crate) async fn close_at_exit(&self) {
-        let log = std::fs::metadata(write_ahead_log(&self.path)).map_or(0, |log| log.len());
-        if self.has_erased.load(Ordering::Relaxed) || log > MAX_LOG_BYTES_AT_EXIT {
+        let log_bytes = std::fs::metadata(write_ahead_log(&self.path)).map_or(0, |metadata| metadata.len());
+        if self.has_erased.load(Ordering::Relaxed) || log_bytes > MAX_LOG_BYTES_AT_EXIT {
             return self.pool.close().await;
         }
         if let Ok(connection) = self.pool.acquire().await {
@@ -114,6 +115,7 @@ pub(crate) fn write_ahead_log(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Opens the file. The pool has one connection.
 async fn open_pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, StoreError> {
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -121,13 +123,13 @@ async fn open_pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, St
         // With a write-ahead log, a power cut can undo the last commits, but damages nothing. A transaction that needs
         // more sets `synchronous` itself.
         .synchronous(SqliteSynchronous::Normal)
-        .statement_cache_capacity(STATEMENT_CACHE);
+        .statement_cache_capacity(STATEMENT_CACHE_SIZE);
     // A pool with one connection is a queue for it, so that no task holds a lock across an await.
     SqlitePoolOptions::new()
         .max_connections(1)
         // The statement that holds the connection may itself wait for `busy_timeout`.
         .acquire_timeout(busy_timeout + Duration::from_secs(1))
-        // A connection to a file does not go stale, so it is neither closed nor tested.
+        // A connection to a file stays usable, so the pool keeps it open, and does not test it.
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
@@ -139,8 +141,8 @@ async fn open_pool(path: &Path, busy_timeout: Duration) -> Result<SqlitePool, St
         .map_err(|error| StoreError::from_sqlx("opening", path, error))
 }
 
-/// Creates the file before SQLite does, so that no other user can ever read it. SQLite gives its companions (`-wal`,
-/// `-shm`) the permissions of the file.
+/// Creates the file before SQLite does, so that no other user can ever read it. SQLite gives the files beside it
+/// (`-wal`, `-shm`) the same permissions.
 fn prepare_file(path: &Path) -> Result<(), StoreError> {
     let creation_error = |path: &Path| {
         let path = path.to_owned();
@@ -167,7 +169,7 @@ fn prepare_file(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Removes the permissions of other users from a file that was perhaps copied here. Ignores a failure.
+/// Removes the permissions of other users from an existing file, which a user may have copied here. Logs a failure.
 fn make_private(path: &Path) {
     #[cfg(unix)]
     {
@@ -184,6 +186,7 @@ fn make_private(path: &Path) {
     }
 }
 
+/// Brings the file to the newest schema, unless it has that schema. An error if a newer program has made the file.
 async fn migrate_if_needed(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -203,12 +206,13 @@ async fn migrate_if_needed(
     }
 }
 
+/// Reads the number of the last migration; 0 in a new file.
 async fn schema_version(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await
 }
 
-/// Switches the file to WAL mode, permanently. SQLite does not always wait for other processes here, so this function
-/// does.
+/// Switches the file to WAL mode, permanently. SQLite does not always wait for other processes that have the file
+/// locked, so this function does.
 async fn use_write_ahead_log(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -216,8 +220,8 @@ async fn use_write_ahead_log(
 ) -> Result<(), StoreError> {
     let deadline = Instant::now() + busy_timeout;
     loop {
-        let switched = sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *connection).await;
-        match switched.map_err(|error| StoreError::from_sqlx("switching to WAL", path, error)) {
+        let result = sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *connection).await;
+        match result.map_err(|error| StoreError::from_sqlx("switching to WAL", path, error)) {
             Err(StoreError::Locked { .. }) if Instant::now() < deadline => sleep(RETRY_PAUSE).await,
             other => return other.map(drop),
         }
@@ -229,14 +233,14 @@ async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
     let to_store_error = |error| StoreError::from_sqlx("bringing the schema up to date", path, error);
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(to_store_error)?;
     // Another process may have migrated the file meanwhile.
-    let found = schema_version(&mut transaction).await.map_err(to_store_error)?;
-    if found == 0 && has_tables(&mut transaction).await.map_err(to_store_error)? {
+    let found_version = schema_version(&mut transaction).await.map_err(to_store_error)?;
+    if found_version == 0 && has_tables(&mut transaction).await.map_err(to_store_error)? {
         return Err(StoreError::Foreign { path: path.to_owned() });
     }
-    if found < SCHEMA_VERSION {
-        // Runs all migrations, and does not only mark them as done.
+    if found_version < SCHEMA_VERSION {
+        // Runs the migrations up to the last, and does not only mark them as done.
         let (last, skip) = (None, false);
-        // Not `run`: it needs a connection of any lifetime, which the compiler cannot prove for one in a task.
+        // Not `run`: the compiler cannot prove its bound on the lifetime of the connection inside a task.
         migrator().run_direct(last, &mut *transaction, skip).await.map_err(|error| match error {
             MigrateError::Execute(source) => StoreError::from_sqlx("bringing the schema up to date", path, source),
             source => StoreError::Migration { path: path.to_owned(), source: Box::new(source) },

@@ -6,13 +6,13 @@ use std::io::ErrorKind;
 #[cfg(feature = "postgres")]
 use super::StoreError;
 
-/// Stands in the field `path` of errors about a database server, which has no file. It does not name the server:
-/// the callers of tools get these errors, too, and must not learn where the server is.
+/// The `path` in errors about a database server, which has no file. It does not name the server, because the callers of
+/// tools get these errors, too, and must not learn where the server is.
 #[cfg(feature = "postgres")]
 const PATH_PLACEHOLDER: &str = "the database";
 
-/// Why a database server cannot do what was asked of it. Each text continues the words "the database", and names the
-/// setting to change, if there is one.
+/// Why a database server cannot do an operation. Each message continues the words "the database", and names the setting
+/// to change, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatabaseProblem {
@@ -81,25 +81,27 @@ impl StoreError {
         Self::Database { database: name.to_owned(), problem, source: None }
     }
 
-    /// Converts an error of Postgres (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
+    /// Converts an error of sqlx or Postgres (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
     pub(crate) fn from_postgres(operation: &'static str, name: &str, error: sqlx::Error) -> Self {
-        match problem(&error) {
+        match database_problem(&error) {
             Some(problem) => Self::Database { database: name.to_owned(), problem, source: Some(Box::new(error)) },
             // The disk is full.
-            None if code(&error) == Some("53100") => Self::Full { path: PATH_PLACEHOLDER.into() },
+            None if postgres_code(&error) == Some("53100") => Self::Full { path: PATH_PLACEHOLDER.into() },
             None => Self::Other { path: PATH_PLACEHOLDER.into(), operation, source: Box::new(error) },
         }
     }
 }
 
+/// Returns the error code of Postgres, five characters (SQLSTATE).
 #[cfg(feature = "postgres")]
-fn code(error: &sqlx::Error) -> Option<&str> {
+fn postgres_code(error: &sqlx::Error) -> Option<&str> {
     let error = error.as_database_error()?.try_downcast_ref::<sqlx::postgres::PgDatabaseError>()?;
     Some(error.code())
 }
 
+/// Returns the problem behind an error; `None` for an unexpected error.
 #[cfg(feature = "postgres")]
-fn problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
+fn database_problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
     match error {
         sqlx::Error::PoolTimedOut => return Some(DatabaseProblem::Connections),
         // `with_time_limit` makes this error for a statement that took longer than its limit.
@@ -110,17 +112,18 @@ fn problem(error: &sqlx::Error) -> Option<DatabaseProblem> {
         }
         _ => {}
     }
-    problem_of_code(code(error)?)
+    problem_of_code(postgres_code(error)?)
 }
 
-/// Returns whether Postgres ends the connection with this code, whatever the statement was: class 08 is a failed
-/// connection; the others are a server that shuts down or is starting, and a connection that was idle for too long
+/// Returns whether Postgres ends the connection with this error code. Codes of class 08 mean a failed connection. The
+/// other codes mean that the server shuts down or starts, or that the connection was idle for too long
 /// (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
 #[cfg(feature = "postgres")]
 pub(crate) fn ends_connection(code: &str) -> bool {
     code.starts_with("08") || matches!(code, "57P01" | "57P02" | "57P03" | "57P05")
 }
 
+/// Returns the problem behind an error code of Postgres.
 #[cfg(feature = "postgres")]
 fn problem_of_code(code: &str) -> Option<DatabaseProblem> {
     Some(match code {

@@ -1,5 +1,5 @@
-//! Keeps a conversation to one turn at a time within this process. A turn is one message of a user and all that a model
-//! does until it has answered.
+//! Allows one turn of a conversation at a time within this process. A turn is one message of a user and all that a
+//! model does until it has answered.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{Session, Store, StoreError};
 pub(crate) struct Claims(Arc<Mutex<HashSet<Uuid>>>);
 
 impl Claims {
-    /// The conversations that have a turn under way now.
+    /// Returns the ids of the conversations that have a turn under way.
     pub(super) fn ids(&self) -> Vec<Uuid> {
         self.0.lock().iter().copied().collect()
     }
@@ -33,9 +33,9 @@ impl Drop for Claim {
 }
 
 impl Store {
-    /// Keeps other turns on this store and its clones from continuing `session`. Claim a session before you read it,
-    /// because a running turn looks like an interrupted turn. A claim does not exclude other processes: if two
-    /// processes add to the session, the second one gets [`StoreError::SessionMoved`].
+    /// Excludes other turns on this store and its clones from `session`, until the claim is dropped. Claim a session
+    /// before you read it, because a running turn looks like an interrupted turn. A claim does not exclude other
+    /// processes: if two processes add to the session, the second one gets [`StoreError::SessionMoved`].
     ///
     /// # Errors
     /// [`StoreError::SessionBusy`] when another turn holds the claim already.
@@ -43,8 +43,10 @@ impl Store {
         self.claim_id(session.id).ok_or_else(|| StoreError::SessionBusy { prefix: session.prefix.clone() })
     }
 
+    /// Claims the session `id`; `None` if another turn holds the claim.
     pub(crate) fn claim_id(&self, id: Uuid) -> Option<Claim> {
-        // Not `then_some`: a second claim, made and dropped at once, would end the first one.
+        // Not `then_some`: it would make a second claim even if the first one is held, and dropping it would end the
+        // first.
         self.claims.0.lock().insert(id).then(|| Claim { claims: self.claims.clone(), id })
     }
 }

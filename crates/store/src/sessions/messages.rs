@@ -60,13 +60,13 @@ pub struct NewMessage {
     pub role: Role,
     /// The text; empty if a model only makes calls.
     pub content: String,
-    /// The calls that a model wants made, as JSON: `[{"id", "name", "input"}]`.
+    /// The tool calls that a model asks for, as JSON: `[{"id", "name", "input"}]`.
     pub tool_calls: Option<String>,
-    /// Of a tool's message: which call it answers, as JSON: `{"tool_call_id"}`.
+    /// In a tool's message: the call that it answers, as JSON: `{"tool_call_id"}`.
     pub tool_results: Option<String>,
     /// The whole message as JSON, as the agent writes it.
     pub body: Option<String>,
-    /// The cost, if known.
+    /// The tokens and the cost, if they are known.
     pub spent: Option<ModelUse>,
 }
 
@@ -89,9 +89,9 @@ pub struct StoredMessage {
     pub role: Role,
     /// The text. Untrusted.
     pub content: String,
-    /// The calls that a model wants made, as JSON: `[{"id", "name", "input"}]`. Untrusted.
+    /// The tool calls that a model asks for, as JSON: `[{"id", "name", "input"}]`. Untrusted.
     pub tool_calls: Option<String>,
-    /// Of a tool's message: which call it answers, as JSON: `{"tool_call_id"}`. Untrusted.
+    /// In a tool's message: the call that it answers, as JSON: `{"tool_call_id"}`. Untrusted.
     pub tool_results: Option<String>,
     /// When the message was added.
     pub timestamp: DateTime<Utc>,
@@ -99,23 +99,24 @@ pub struct StoredMessage {
     pub position: u64,
     /// The whole message as JSON, as the agent wrote it; `None` for a message of another program. Untrusted.
     pub body: Option<String>,
-    /// The cost, if known.
+    /// The tokens and the cost, if they are known.
     pub spent: Option<ModelUse>,
 }
 
 /// The additions of one transaction to a conversation: all of them or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// How many messages the conversation has, as far as the caller knows.
+    /// The number of messages that the conversation must have, so that the step continues from there.
     pub position: u64,
-    /// The messages to add; may be empty, to change only the other fields.
+    /// The messages to add. If there are none, the step changes only the other fields.
     pub messages: Vec<NewMessage>,
-    /// The turn that has not ended, as JSON of the agent; `None` if every turn has.
+    /// The turn that has not ended, as JSON of the agent; `None` if no turn is under way.
     pub open_turn: Option<String>,
     /// The model that answers from now on; `None` keeps the present one.
     pub model: Option<String>,
 }
 
+/// The columns of a message.
 #[derive(Debug)]
 struct MessageRow {
     id: String,
@@ -154,7 +155,7 @@ from_row!(MessageRow {
 impl MessageRow {
     /// Converts the row; `None` when the id is no UUID, or the role is unknown.
     fn into_message(self, session_id: Uuid) -> Option<StoredMessage> {
-        // A row has either all of these numbers or none; only the cost may be missing.
+        // A row has either all numbers of tokens or none. The cost may be missing even if the row has the tokens.
         let spent = self.input.map(|input| {
             let (output, cached_read) = (self.output.unwrap_or(0), self.cached_read.unwrap_or(0));
             let (cache_write, reasoning) = (self.cache_write.unwrap_or(0), self.reasoning.unwrap_or(0));
@@ -180,35 +181,35 @@ impl MessageRow {
 pub(super) struct PositionedMessage<'a> {
     pub(super) id: Uuid,
     /// In milliseconds since 1970.
-    pub(super) at: i64,
+    pub(super) timestamp: i64,
     pub(super) position: u64,
     pub(super) message: &'a NewMessage,
 }
 
 impl PositionedMessage<'_> {
     /// Adds the message to `session`, within a transaction.
-    pub(super) async fn insert(&self, session: &str, connection: &mut Transaction) -> Result<(), StoreError> {
+    pub(super) async fn insert(&self, session_id: &str, connection: &mut Transaction) -> Result<(), StoreError> {
         let message = self.message;
-        let spent = message.spent.map(ModelUseRow::from);
+        let model_use = message.spent.map(ModelUseRow::from);
         query(
             "INSERT INTO messages (id, session_id, role, content, tool_calls, tool_results, timestamp, position, body, \
              input, output, cached_read, cache_write, reasoning, cost) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
         )
         .bind(self.id.to_string())
-        .bind(session)
+        .bind(session_id)
         .bind(message.role.as_str())
         .bind(&message.content)
         .bind(&message.tool_calls)
         .bind(&message.tool_results)
-        .bind(self.at)
+        .bind(self.timestamp)
         .bind(i64::try_from(self.position).unwrap_or(i64::MAX))
         .bind(&message.body)
-        .bind(spent.map(|spent| spent.input))
-        .bind(spent.map(|spent| spent.output))
-        .bind(spent.map(|spent| spent.cached_read))
-        .bind(spent.map(|spent| spent.cache_write))
-        .bind(spent.map(|spent| spent.reasoning))
-        .bind(spent.and_then(|spent| spent.cost))
+        .bind(model_use.map(|row| row.input))
+        .bind(model_use.map(|row| row.output))
+        .bind(model_use.map(|row| row.cached_read))
+        .bind(model_use.map(|row| row.cache_write))
+        .bind(model_use.map(|row| row.reasoning))
+        .bind(model_use.and_then(|row| row.cost))
         .execute(connection)
         .await
         .map(drop)
@@ -221,8 +222,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::SessionMoved`] when the session has more or fewer messages than `step` says, because another
-    /// process has added to it; [`StoreError::UnknownSession`] when it is deleted; others when the database fails.
-    /// Nothing of the step is stored then.
+    /// process has added to it; [`StoreError::UnknownSession`] when it is deleted; others when the database fails. No
+    /// part of the step is stored then.
     pub async fn append(&self, id: Uuid, step: &Step) -> Result<u64, StoreError> {
         let operation = "adding to a session";
         let mut transaction = self.begin_durably(operation).await?;
@@ -234,30 +235,30 @@ impl Store {
                 found: session.messages,
             });
         }
-        let at = Utc::now().timestamp_millis();
-        let (key, mut position, mut spent) = (id.to_string(), step.position, session.spent);
+        let timestamp = Utc::now().timestamp_millis();
+        let (session_id, mut position, mut total_use) = (id.to_string(), step.position, session.spent);
         for message in &step.messages {
-            let positioned = PositionedMessage { id: Uuid::now_v7(), at, position, message };
-            positioned.insert(&key, &mut transaction).await?;
-            spent = message.spent.map_or(spent, |more| spent.plus(more));
+            let positioned_message = PositionedMessage { id: Uuid::now_v7(), timestamp, position, message };
+            positioned_message.insert(&session_id, &mut transaction).await?;
+            total_use = message.spent.map_or(total_use, |message_use| total_use.plus(message_use));
             position += 1;
         }
-        let spent = ModelUseRow::from(spent);
+        let total_use = ModelUseRow::from(total_use);
         // `updated_at` never goes back, even if the clock does.
         query(
             "UPDATE sessions SET updated_at = CASE WHEN updated_at > $1 THEN updated_at ELSE $1 END, open_turn = $2, model = coalesce($3, model), \
              input = $4, output = $5, cached_read = $6, cache_write = $7, reasoning = $8, cost = $9 WHERE id = $10",
         )
-        .bind(at)
+        .bind(timestamp)
         .bind(&step.open_turn)
         .bind(&step.model)
-        .bind(spent.input)
-        .bind(spent.output)
-        .bind(spent.cached_read)
-        .bind(spent.cache_write)
-        .bind(spent.reasoning)
-        .bind(spent.cost)
-        .bind(&key)
+        .bind(total_use.input)
+        .bind(total_use.output)
+        .bind(total_use.cached_read)
+        .bind(total_use.cache_write)
+        .bind(total_use.reasoning)
+        .bind(total_use.cost)
+        .bind(&session_id)
         .execute(&mut transaction)
         .await?;
         transaction.commit().await?;
@@ -278,11 +279,11 @@ impl Store {
         .bind(id.to_string())
         .bind(i64::try_from(from).unwrap_or(i64::MAX))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(&mut self.read("reading a session").await?)
+        .fetch_all(&mut self.begin_read("reading a session").await?)
         .await?;
-        // Without the row, all messages that follow it would be at wrong positions.
-        let unreadable = || StoreError::UnreadableMessage { session: id };
-        rows.into_iter().map(|row| row.into_message(id).ok_or_else(unreadable)).collect()
+        // An unreadable row is an error: without it, all later messages would have wrong positions.
+        let unreadable_error = || StoreError::UnreadableMessage { session: id };
+        rows.into_iter().map(|row| row.into_message(id).ok_or_else(unreadable_error)).collect()
     }
 
     /// Returns the turn of the session `id` that has not ended, as JSON that the agent wrote with [`Step::open_turn`].
@@ -292,7 +293,7 @@ impl Store {
     pub async fn open_turn(&self, id: Uuid) -> Result<Option<String>, StoreError> {
         let row: Option<(Option<String>,)> = query("SELECT open_turn FROM sessions WHERE id = $1")
             .bind(id.to_string())
-            .fetch_optional(&mut self.read("reading a session").await?)
+            .fetch_optional(&mut self.begin_read("reading a session").await?)
             .await?;
         let (open_turn,) = row.ok_or_else(|| self.unknown_session(&id.to_string()))?;
         Ok(open_turn)

@@ -1,4 +1,4 @@
-//! Deletes the conversations (sessions) that are too old or too many, as the settings say.
+//! Deletes the conversations (sessions) beyond the limits of age and number that the settings have.
 
 use chrono::{DateTime, Duration, Utc};
 use uuid::Uuid;
@@ -8,22 +8,22 @@ use crate::{
     database::{QueryBuilder, query, query_scalar},
 };
 
-/// Names this work in the table `chores`, which records when it was last done.
+/// The name of this work in the table `chores`, which records when each work was last done.
 const CHORE: &str = "forget old sessions";
 
-/// Which conversations are kept; by default all. A conversation must meet both limits.
+/// The conversations to keep: those that are within both limits. The default has no limits, and keeps all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Only sessions to which something was added within this many days.
+    /// Keep only sessions that have grown within this number of days.
     pub keep_days: Option<u32>,
-    /// At most this many sessions, the newest.
+    /// Keep only this number of sessions, the newest.
     pub keep_sessions: Option<u32>,
 }
 
 impl Store {
-    /// Deletes the sessions that `retention` does not keep, at most once a day, and returns how many. Never deletes
-    /// `in_use`, a session with a [claim](Store::claim), or a session that has grown within a day, because another
-    /// process may be about to continue it.
+    /// Deletes the sessions that `retention` does not keep, at most once a day, and returns how many it deleted. Never
+    /// deletes the session `in_use`, or a session with a [claim](Store::claim). Never deletes a session that has grown
+    /// within a day either, because another process may be about to continue it.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -31,6 +31,7 @@ impl Store {
         self.forget_sessions_at(Utc::now(), retention, in_use).await
     }
 
+    /// Does the work of [`Self::forget_old_sessions`] at the time `now`, which tests choose.
     pub(super) async fn forget_sessions_at(
         &self,
         now: DateTime<Utc>,
@@ -42,11 +43,11 @@ impl Store {
         if retention == Retention::default() {
             return Ok(0);
         }
-        // Check without a lock first: all calls but one a day have nothing to do.
+        // Reads first, which needs no lock: all calls but one a day have nothing to do.
         let select_done_at = "SELECT done_at FROM chores WHERE name = $1";
         let done_at: Option<i64> =
-            query_scalar(select_done_at).bind(CHORE).fetch_optional(&mut self.read(operation).await?).await?;
-        // A time in the future comes from a clock that was wrong then.
+            query_scalar(select_done_at).bind(CHORE).fetch_optional(&mut self.begin_read(operation).await?).await?;
+        // A time in the future comes from a clock that was wrong, and does not count as recent.
         let is_recent = |done_at: i64| ((now - day).timestamp_millis()..=now.timestamp_millis()).contains(&done_at);
         if done_at.is_some_and(is_recent) {
             return Ok(0);
@@ -57,16 +58,16 @@ impl Store {
             .bind(now.timestamp_millis())
             .execute(&mut transaction)
             .await?;
-        // No session has the nil UUID, which keeps the list from being empty.
-        let used = self.claims.ids().into_iter().chain([in_use.unwrap_or_default()]);
+        // Without `in_use`, the list has the nil UUID instead, which no session has, so that the list is not empty.
+        let excluded_ids = self.claims.ids().into_iter().chain([in_use.unwrap_or_default()]);
         let mut delete = QueryBuilder::new("DELETE FROM sessions WHERE updated_at < ");
         delete
             .push_bind((now - day).timestamp_millis())
             .push(" AND id NOT IN (")
-            .push_list(used.map(|id| id.to_string()))
+            .push_list(excluded_ids.map(|id| id.to_string()))
             .push(") AND (FALSE");
         if let Some(days) = retention.keep_days {
-            delete.push(" OR updated_at < ").push_bind((now - day * clamped(days)).timestamp_millis());
+            delete.push(" OR updated_at < ").push_bind((now - day * clamp_days(days)).timestamp_millis());
         }
         if let Some(number) = retention.keep_sessions {
             // SQLite allows an offset only after a limit, here the highest number.
@@ -79,13 +80,13 @@ impl Store {
                 .push(")");
         }
         delete.push(")");
-        let deleted = delete.build().execute(&mut transaction).await?;
+        let deleted_rows = delete.build().execute(&mut transaction).await?;
         transaction.commit().await?;
-        Ok(deleted)
+        Ok(deleted_rows)
     }
 }
 
 /// Limits days to 1,000 years: more would overflow the calendar.
-fn clamped(days: u32) -> i32 {
+fn clamp_days(days: u32) -> i32 {
     i32::try_from(days.min(365_000)).unwrap_or(365_000)
 }

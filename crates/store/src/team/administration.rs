@@ -1,10 +1,10 @@
-//! Lets an administrator change the members of their own tenant. Each tenant keeps at least one administrator, so
-//! that its members can go on without the operator of the team.
+//! Changes of members by an administrator of their tenant. Each tenant keeps at least one administrator, so that its
+//! members do not need the operator of the team.
 
 use chrono::Utc;
 use toolrack_host::{Caller, Principal, principal::Role};
 
-use super::{MemberIdentity, find_member, removed, role_by_admin};
+use super::{MemberIdentity, find_member, find_role_by_admin, removed};
 use crate::{
     StoreError, TeamStore,
     audit::{Entry, append},
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemberChange {
-    /// The member has this role from now on, whatever its provider says.
+    /// The member has this role from now on, even if the provider names another one.
     Role(Role),
     /// The member is removed with its tokens and grants.
     Remove,
@@ -55,15 +55,15 @@ impl TeamStore {
         };
         let stays_admin = change == MemberChange::Role(Role::Admin);
         if member.role() == Role::Admin && !stays_admin {
-            let admins = count_admins(&mut transaction, tenant).await?;
-            if admins <= 1 {
+            let admin_count = count_admins(&mut transaction, tenant).await?;
+            if admin_count <= 1 {
                 return Ok(MemberChangeOutcome::LastAdmin);
             }
         }
-        let role_by_admin = role_by_admin(&mut transaction, owner, tenant).await?;
+        let role_by_admin = find_role_by_admin(&mut transaction, owner, tenant).await?;
         let entry = match change {
             MemberChange::Role(role) if role_by_admin == Some(role) => return Ok(MemberChangeOutcome::Done),
-            // Store the role even if it is the same as before: from now on, the provider no longer decides it.
+            // Stores the role even if it is the same as before, because the provider no longer decides it from now on.
             MemberChange::Role(role) => {
                 set_role_by_admin(&mut transaction, owner, role).await?;
                 Entry::of_member("member_changed", caller, &member.with_role(role))
@@ -103,6 +103,7 @@ async fn count_admins(transaction: &mut Transaction, tenant: &str) -> Result<i64
         .await
 }
 
+/// Stores the role that an administrator gives to a member.
 async fn set_role_by_admin(
     transaction: &mut Transaction,
     owner: MemberIdentity<'_>,

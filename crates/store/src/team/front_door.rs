@@ -1,9 +1,10 @@
-//! Stores the data of a team's front door (its endpoints for sign-in and OAuth): the clients that registered there, the
-//! grants of users to them, and the requests that it refused.
+//! Stores the data of a team's front door, the endpoints for sign-in and OAuth. These data are the registered clients,
+//! the grants of users to clients, and the refused requests.
 //!
-//! A grant is what a user allowed a client. The client first gets a code, and exchanges it for an access token and a
-//! refresh token. Each refresh token can be used once, for the next two tokens. A second use is noticed, because all
-//! refresh tokens of a grant begin with the same random part, its handle, by which the row is found.
+//! A grant is a user's permission for a client. The client first gets a code, and exchanges it for an access token and
+//! a refresh token. Each refresh token can be used once, to get the next two tokens. All refresh tokens of a grant
+//! begin with the same random part, the handle of the grant. So the store finds the grant of a used token, too, and
+//! notices the second use.
 
 use chrono::{TimeDelta, Utc};
 use toolrack_host::{Caller, Principal};
@@ -18,23 +19,24 @@ use crate::{
     rows::from_row,
 };
 
-/// How long a registered client stays if no user has used it.
+/// How long the store keeps a registered client that no user has used.
 const UNUSED_CLIENT_LIFE: TimeDelta = TimeDelta::hours(24);
-/// How long a client stays after its last use: longer than any grant.
+/// How long the store keeps a client after its last use. This is longer than the life of any grant.
 const USED_CLIENT_LIFE: TimeDelta = TimeDelta::days(90);
-/// The maximum number of clients that no user has used. The oldest makes room for a new one.
+/// The maximum number of clients that no user has used. Beyond that, the oldest is deleted.
 const MAX_UNUSED_CLIENTS: i64 = 2_000;
-/// The maximum number of clients. The client that no user has used for the longest time makes room for a new one.
+/// The maximum number of clients. Beyond that, the client whose last use is the longest ago is deleted.
 const MAX_CLIENTS: i64 = 20_000;
 /// How long a client can exchange a code.
 const CODE_LIFE: TimeDelta = TimeDelta::seconds(60);
-/// How long the store remembers a code that no client has exchanged, so that the error for a late client says so.
+/// How long the store keeps a code that no client has exchanged. A client that comes too late then gets an error that
+/// says so.
 const LATE_CODE_LIFE: TimeDelta = TimeDelta::minutes(10);
-/// How long a grant stays valid without a renewal.
+/// How long a grant is valid without a renewal.
 const IDLE_GRANT_LIFE: TimeDelta = TimeDelta::days(14);
-/// The longest life of a grant. After that, the user is asked again.
+/// The maximum life of a grant. After that, the daemon asks the user again.
 const GRANT_LIFE: TimeDelta = TimeDelta::days(60);
-/// The maximum number of grants of one member. The oldest makes room for a new one.
+/// The maximum number of grants of one member. Beyond that, the oldest is deleted.
 const MAX_GRANTS: i64 = 200;
 
 /// A client that registered itself (RFC 7591). All data are the client's own claims.
@@ -65,7 +67,7 @@ pub struct NewGrant<'a> {
     pub resource: &'a str,
     /// The scope of the grant's tokens.
     pub scope: &'a str,
-    /// The hash of the code.
+    /// The hash of the code that the client exchanges for tokens.
     pub code: TokenHash,
 }
 
@@ -91,9 +93,9 @@ pub struct Grant {
     pub scope: String,
     /// When the user gave the grant, in seconds since 1970.
     pub made_at: i64,
-    /// When the client last got a token.
+    /// When the client last got a token, in seconds since 1970.
     pub renewed_at: Option<i64>,
-    /// When the grant ends, unless it is renewed.
+    /// When the grant ends unless it is renewed, in seconds since 1970.
     pub ends_at: i64,
 }
 
@@ -110,9 +112,9 @@ pub enum GrantFilter<'a> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CodeUse {
-    /// The code is valid, this one time.
+    /// The code is valid. This was its only use.
     Good(Box<Grant>),
-    /// The code was used before: a copy of it may be in the wrong hands.
+    /// The code was used before: another program may have a copy of it.
     Used(Box<Grant>),
     /// The code is unknown, or too old.
     Unknown,
@@ -124,18 +126,18 @@ pub enum CodeUse {
 pub enum RefreshUse {
     /// The token is valid, and another one replaces it.
     Good(Box<Grant>),
-    /// The token was used before: a copy of it may be in the wrong hands.
+    /// The token was used before: another program may have a copy of it.
     Used(Box<Grant>),
     /// The token is unknown, or its grant has ended.
     Unknown,
 }
 
-/// The hashes of a refresh token: of the part that all tokens of a grant share, and of the whole.
+/// The two hashes of a refresh token.
 #[derive(Clone, Copy, Debug)]
 pub struct RefreshHash {
-    /// Of the shared part, by which the grant is found.
+    /// The hash of the part that all refresh tokens of a grant share, by which the store finds the grant.
     pub handle: TokenHash,
-    /// Of the whole token.
+    /// The hash of the whole token.
     pub token: TokenHash,
 }
 
@@ -180,15 +182,17 @@ const SELECT_GRANTS: &str = "SELECT g.family, g.client, g.client_name, g.redirec
     g.made_at, g.renewed_at, g.ends_at, m.issuer, m.subject, m.kind, m.tenant, m.name, m.groups, m.role, m.membership \
     FROM team_grants g JOIN team_members m ON m.issuer = g.issuer AND m.subject = g.subject WHERE ";
 
+/// The name of the operation in error messages.
 const WRITING_REFRESH: &str = "writing a refresh token of the team";
 
 /// Returns the time `delta` after `now`, in seconds since 1970.
-fn after(now: i64, delta: TimeDelta) -> i64 {
+fn seconds_after(now: i64, delta: TimeDelta) -> i64 {
     now.saturating_add(delta.num_seconds())
 }
 
-/// Returns the time in seconds since 1970, by the clock of the database. Grants live by it, because one replica stores
-/// a code and another one takes it: the code lives for a minute, and the clocks of the replicas may be further apart.
+/// Returns the time in seconds since 1970, by the clock of the database. The times of grants come from this clock: one
+/// replica may store a code, and another replica take it. The code is valid for a minute, and the clocks of the
+/// replicas may differ by more.
 async fn database_now(transaction: &mut Transaction) -> Result<i64, StoreError> {
     Ok(transaction.now_millis().await? / 1_000)
 }
@@ -209,7 +213,7 @@ impl TeamStore {
             .bind(&client.name)
             .bind(uris)
             .bind(now())
-            .bind(after(now(), UNUSED_CLIENT_LIFE))
+            .bind(seconds_after(now(), UNUSED_CLIENT_LIFE))
             .execute(&mut transaction)
             .await?;
         transaction.commit().await
@@ -224,7 +228,7 @@ impl TeamStore {
             query("SELECT id, name, redirect_uris FROM team_clients WHERE id = $1 AND ends_at > $2")
                 .bind(id)
                 .bind(now())
-                .fetch_optional(&mut self.read("reading a client of the team").await?)
+                .fetch_optional(&mut self.begin_read("reading a client of the team").await?)
                 .await?;
         Ok(row.and_then(|(id, name, uris)| {
             Some(RegisteredClient { id, name, redirect_uris: serde_json::from_str(&uris).ok()? })
@@ -237,14 +241,14 @@ impl TeamStore {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn begin_grant(&self, grant: &NewGrant<'_>, by: &Caller) -> Result<bool, StoreError> {
+    pub async fn begin_grant(&self, grant: &NewGrant<'_>, caller: &Caller) -> Result<bool, StoreError> {
         let operation = "writing a grant of the team";
         let mut transaction = self.begin(operation).await?;
         let Some(member) = find_member(&mut transaction, grant.owner).await? else {
             return Ok(false);
         };
         insert_grant(&mut transaction, grant).await?;
-        let entry = Entry::of_grant("client_allowed", by, &member, grant.client_name);
+        let entry = Entry::of_grant("client_allowed", caller, &member, grant.client_name);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         transaction.commit().await?;
         Ok(true)
@@ -264,7 +268,7 @@ impl TeamStore {
         let now = database_now(&mut transaction).await?;
         let marked_rows = mark_used.bind(now).bind(&code.0[..]).execute(&mut transaction).await?;
         transaction.commit().await?;
-        let grant = self.grant_where("g.code_used_at IS NOT NULL AND g.code = ", &code).await?;
+        let grant = self.find_grant("g.code_used_at IS NOT NULL AND g.code = ", &code).await?;
         Ok(match grant {
             Some(grant) if marked_rows > 0 => CodeUse::Good(Box::new(grant)),
             Some(grant) => CodeUse::Used(Box::new(grant)),
@@ -272,28 +276,29 @@ impl TeamStore {
         })
     }
 
-    /// Gives the grant `family` its first refresh token. Returns `false` if the grant has ended, or has one already.
-    /// The token is on the disk when this returns: after a crash that undid it, its use would look like a theft.
+    /// Gives the grant `family` its first refresh token. Returns `false` if the grant has ended, or has a token
+    /// already. The token is on the disk when this returns. If a crash could undo it, its later use would look like a
+    /// theft.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn set_first_refresh(&self, family: &str, new: RefreshHash) -> Result<bool, StoreError> {
+    pub async fn set_first_refresh(&self, family: &str, refresh_hash: RefreshHash) -> Result<bool, StoreError> {
         let mut transaction = self.begin_durably(WRITING_REFRESH).await?;
         let now = database_now(&mut transaction).await?;
-        let set_rows = query(
+        let changed_rows = query(
             "UPDATE team_grants SET handle = $1, refresh = $2, renewed_at = $3, \
              ends_at = CASE WHEN ends_for_good_at < $4 THEN ends_for_good_at ELSE $4 END \
              WHERE family = $5 AND handle IS NULL",
         )
-        .bind(&new.handle.0[..])
-        .bind(&new.token.0[..])
+        .bind(&refresh_hash.handle.0[..])
+        .bind(&refresh_hash.token.0[..])
         .bind(now)
-        .bind(after(now, IDLE_GRANT_LIFE))
+        .bind(seconds_after(now, IDLE_GRANT_LIFE))
         .bind(family)
         .execute(&mut transaction)
         .await?;
         transaction.commit().await?;
-        Ok(set_rows > 0)
+        Ok(changed_rows > 0)
     }
 
     /// Returns the grant of a refresh token: as [`RefreshUse::Good`] if the token is the grant's current token, and as
@@ -301,46 +306,48 @@ impl TeamStore {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn find_refresh(&self, old: RefreshHash) -> Result<RefreshUse, StoreError> {
-        let Some(grant) = self.grant_where("g.handle = ", &old.handle).await? else { return Ok(RefreshUse::Unknown) };
-        let current: Option<Vec<u8>> = query_scalar("SELECT refresh FROM team_grants WHERE family = $1")
+    pub async fn find_refresh(&self, refresh_hash: RefreshHash) -> Result<RefreshUse, StoreError> {
+        let Some(grant) = self.find_grant("g.handle = ", &refresh_hash.handle).await? else {
+            return Ok(RefreshUse::Unknown);
+        };
+        let current_hash: Option<Vec<u8>> = query_scalar("SELECT refresh FROM team_grants WHERE family = $1")
             .bind(&grant.family)
-            .fetch_optional(&mut self.read("reading a refresh token of the team").await?)
+            .fetch_optional(&mut self.begin_read("reading a refresh token of the team").await?)
             .await?;
-        let is_current = current.is_some_and(|current| current == old.token.0);
+        let is_current = current_hash.is_some_and(|current_hash| current_hash == refresh_hash.token.0);
         Ok(if is_current { RefreshUse::Good(Box::new(grant)) } else { RefreshUse::Used(Box::new(grant)) })
     }
 
-    /// Replaces the refresh token `old` of a grant by `new`, and stores `access`, the next access token of the grant,
-    /// in one transaction: a failure uses up no refresh token. Returns whether `old` was still the current one: of two
-    /// callers with the same token, only one gets `true`. As with the [first token](Self::set_first_refresh), the
-    /// change is on the disk when this returns.
+    /// Replaces the refresh token `old_hash` of a grant by `new_hash`, and stores `access_token`, the next access token
+    /// of the grant, in one transaction. So a failure uses up no refresh token. Returns whether the old token was still
+    /// the current one: of two callers with the same token, only one gets `true`. As with the [first
+    /// token](Self::set_first_refresh), the change is on the disk when this returns.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn renew_grant(
         &self,
         grant: &Grant,
-        (old, new): (RefreshHash, TokenHash),
-        access: &NewToken,
+        (old_hash, new_hash): (RefreshHash, TokenHash),
+        access_token: &NewToken,
         caller: &Caller,
     ) -> Result<bool, StoreError> {
         let mut transaction = self.begin_durably(WRITING_REFRESH).await?;
         let now = database_now(&mut transaction).await?;
-        let replaced_rows = query(
+        let changed_rows = query(
             "UPDATE team_grants SET refresh = $1, renewed_at = $2, \
              ends_at = CASE WHEN ends_for_good_at < $3 THEN ends_for_good_at ELSE $3 END \
              WHERE handle = $4 AND refresh = $5 AND ends_at > $2",
         )
-        .bind(&new.0[..])
+        .bind(&new_hash.0[..])
         .bind(now)
-        .bind(after(now, IDLE_GRANT_LIFE))
-        .bind(&old.handle.0[..])
-        .bind(&old.token.0[..])
+        .bind(seconds_after(now, IDLE_GRANT_LIFE))
+        .bind(&old_hash.handle.0[..])
+        .bind(&old_hash.token.0[..])
         .execute(&mut transaction)
         .await?;
         let owner = MemberIdentity { issuer: grant.member.issuer(), subject: grant.member.subject() };
-        if replaced_rows == 0 || insert_token(&mut transaction, owner, access, caller).await?.is_none() {
+        if changed_rows == 0 || insert_token(&mut transaction, owner, access_token, caller).await?.is_none() {
             return Ok(false);
         }
         transaction.commit().await?;
@@ -352,7 +359,7 @@ impl TeamStore {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn end_grant(&self, family: &str, by: &Caller) -> Result<bool, StoreError> {
+    pub async fn end_grant(&self, family: &str, caller: &Caller) -> Result<bool, StoreError> {
         let operation = "ending a grant of the team";
         let mut transaction = self.begin_durably(operation).await?;
         let mut select = QueryBuilder::new(SELECT_GRANTS);
@@ -361,7 +368,7 @@ impl TeamStore {
         let Some(grant) = row.and_then(GrantRow::into_grant) else { return Ok(false) };
         // A trigger of the database then deletes the access tokens, which have the same family.
         query("DELETE FROM team_grants WHERE family = $1").bind(family).execute(&mut transaction).await?;
-        let entry = Entry::of_grant("client_ended", by, &grant.member, &grant.client_name);
+        let entry = Entry::of_grant("client_ended", caller, &grant.member, &grant.client_name);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await?;
         transaction.commit().await?;
         Ok(true)
@@ -372,7 +379,7 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn grants(&self, filter: GrantFilter<'_>) -> Result<Vec<Grant>, StoreError> {
-        let mut connection = self.read("reading grants of the team").await?;
+        let mut connection = self.begin_read("reading grants of the team").await?;
         let now = database_now(&mut connection).await?;
         let mut query = QueryBuilder::new(SELECT_GRANTS);
         match filter {
@@ -387,8 +394,8 @@ impl TeamStore {
         Ok(rows.into_iter().filter_map(GrantRow::into_grant).collect())
     }
 
-    /// Records in the audit log that an endpoint of the front door refused bad input. The caller must limit how often
-    /// this happens.
+    /// Records in the audit log that an endpoint of the front door refused bad input. The caller must limit the number
+    /// of these rows, because any client can cause one.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -400,9 +407,10 @@ impl TeamStore {
         transaction.commit().await
     }
 
-    /// Returns the valid grant that meets a condition: `condition` is SQL that ends in `= `, and `hash` follows it.
-    async fn grant_where(&self, condition: &'static str, hash: &TokenHash) -> Result<Option<Grant>, StoreError> {
-        let mut connection = self.read("reading a grant of the team").await?;
+    /// Returns the valid grant that meets a condition. The condition is the SQL `condition`, which ends in `= `,
+    /// followed by `hash`.
+    async fn find_grant(&self, condition: &'static str, hash: &TokenHash) -> Result<Option<Grant>, StoreError> {
+        let mut connection = self.begin_read("reading a grant of the team").await?;
         let now = database_now(&mut connection).await?;
         let mut select = QueryBuilder::new(SELECT_GRANTS);
         select.push(condition).push_bind(&hash.0[..]).push(" AND g.ends_at > ").push_bind(now);
@@ -459,16 +467,16 @@ async fn insert_grant(transaction: &mut Transaction, grant: &NewGrant<'_>) -> Re
     .bind(grant.resource)
     .bind(grant.scope)
     .bind(&grant.code.0[..])
-    .bind(after(now, CODE_LIFE))
+    .bind(seconds_after(now, CODE_LIFE))
     .bind(now)
-    // A grant without tokens ends soon; the first refresh token prolongs it.
-    .bind(after(now, LATE_CODE_LIFE))
-    .bind(after(now, GRANT_LIFE))
+    // `ends_at`: a grant without tokens ends soon. The first refresh token makes it later.
+    .bind(seconds_after(now, LATE_CODE_LIFE))
+    .bind(seconds_after(now, GRANT_LIFE))
     .execute(transaction)
     .await?;
     query("UPDATE team_clients SET used_at = $1, ends_at = $2 WHERE id = $3")
         .bind(now)
-        .bind(after(now, USED_CLIENT_LIFE))
+        .bind(seconds_after(now, USED_CLIENT_LIFE))
         .bind(grant.client)
         .execute(transaction)
         .await?;

@@ -1,5 +1,5 @@
 //! Records memberships that have ended. The values and servers of such members stay in the databases of their tenants
-//! until they are deleted there. The table `team_departures` says whose values are still to be deleted.
+//! until another part of the daemon deletes them. The table `team_departures` says whose values must still be deleted.
 
 use std::collections::HashMap;
 
@@ -28,13 +28,14 @@ impl RemovedMember {
         Self { tenant: member.tenant().to_owned(), person: member.person_key(), membership: member.membership() }
     }
 
-    /// The [key](Principal::key) that the member had.
+    /// Returns the [key](Principal::key) that the member had.
     #[must_use]
     pub fn key(&self) -> String {
         Principal::key_of(&self.person, self.membership)
     }
 }
 
+/// The name of the operation in error messages.
 const READING: &str = "reading the removed members of the team";
 
 impl TeamStore {
@@ -47,22 +48,22 @@ impl TeamStore {
             "SELECT tenant, person, membership FROM team_departures WHERE is_forgotten = FALSE \
              ORDER BY tenant, person, membership",
         )
-        .fetch_all(&mut self.read(READING).await?)
+        .fetch_all(&mut self.begin_read(READING).await?)
         .await?;
-        let removed =
+        let to_removed_member =
             |(tenant, person, membership)| RemovedMember { tenant, person, membership: membership_number(membership) };
-        Ok(rows.into_iter().map(removed).collect())
+        Ok(rows.into_iter().map(to_removed_member).collect())
     }
 
     /// Records that the values of this member have been deleted.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn mark_values_deleted(&self, removed: &RemovedMember) -> Result<(), StoreError> {
-        let done = query("UPDATE team_departures SET is_forgotten = TRUE WHERE person = $1 AND membership = $2")
-            .bind(&removed.person)
-            .bind(removed.membership);
-        self.write(done, "writing the removed members of the team").await?;
+    pub async fn mark_values_deleted(&self, member: &RemovedMember) -> Result<(), StoreError> {
+        let update = query("UPDATE team_departures SET is_forgotten = TRUE WHERE person = $1 AND membership = $2")
+            .bind(&member.person)
+            .bind(member.membership);
+        self.write(update, "writing the removed members of the team").await?;
         Ok(())
     }
 
@@ -74,20 +75,20 @@ impl TeamStore {
     pub async fn memberships(&self, people: &[String]) -> Result<HashMap<String, u32>, StoreError> {
         let mut query = QueryBuilder::new("SELECT person, count(*) FROM team_departures WHERE person IN (");
         query.push_list(people).push(") GROUP BY person");
-        let rows: Vec<(String, i64)> = query.build().fetch_all(&mut self.read(READING).await?).await?;
+        let rows: Vec<(String, i64)> = query.build().fetch_all(&mut self.begin_read(READING).await?).await?;
         Ok(rows.into_iter().map(|(person, count)| (person, membership_number(count))).collect())
     }
 }
 
 /// Returns the number of the membership that `person` has now, or would get.
 pub(super) async fn membership(connection: &mut Transaction, person: &Principal) -> Result<u32, StoreError> {
-    let ended = query_scalar("SELECT count(*) FROM team_departures WHERE person = $1");
-    Ok(membership_number(ended.bind(person.person_key()).fetch_one(connection).await?))
+    let count_ended = query_scalar("SELECT count(*) FROM team_departures WHERE person = $1");
+    Ok(membership_number(count_ended.bind(person.person_key()).fetch_one(connection).await?))
 }
 
 /// Converts the stored number of a membership.
-pub(super) fn membership_number(stored: i64) -> u32 {
-    u32::try_from(stored).unwrap_or(u32::MAX)
+pub(super) fn membership_number(stored_number: i64) -> u32 {
+    u32::try_from(stored_number).unwrap_or(u32::MAX)
 }
 
 /// Records that the membership of `member` has ended, and that the member's values are to be deleted.
@@ -105,7 +106,7 @@ pub(super) async fn record_departure(transaction: &mut Transaction, member: &Pri
     Ok(())
 }
 
-/// Ends all tokens, sessions and grants of `owner`: they were given for a membership that has ended.
+/// Ends all tokens, sessions and grants of `owner`, whose membership has ended.
 pub(super) async fn end_access(transaction: &mut Transaction, owner: MemberIdentity<'_>) -> Result<(), StoreError> {
     for delete in [
         "DELETE FROM team_grants WHERE issuer = $1 AND subject = $2",

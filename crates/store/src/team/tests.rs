@@ -96,7 +96,7 @@ async fn an_expired_token_proves_nothing_and_its_row_is_deleted_with_the_next_to
     assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
     store.keep_token(ANN, &new("t-2"), &by()).await.unwrap();
     let rows: i64 = query_scalar("SELECT count(*) FROM team_tokens")
-        .fetch_one::<i64>(&mut store.read("testing").await.unwrap())
+        .fetch_one::<i64>(&mut store.begin_read("testing").await.unwrap())
         .await
         .unwrap();
     assert_eq!(rows, 1);

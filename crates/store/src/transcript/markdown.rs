@@ -1,5 +1,5 @@
-//! Writes a conversation as Markdown. Each message is a code block, and the fence of the block is longer than any run
-//! of backticks in the message.
+//! Writes a conversation as Markdown. Each message is a code block. The fence of the block is longer than any run of
+//! backticks in the message, so that no message can end its block.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use toolrack_host::text;
 use super::{TranscriptMessage, tool_name};
 use crate::Session;
 
-/// Writes the whole document, with the session's title as given.
+/// Returns a Markdown document with the title and the messages of a session.
 #[must_use]
 pub fn document(session: &Session, messages: &[TranscriptMessage]) -> String {
     let title = session.title.trim();
@@ -26,8 +26,8 @@ pub fn document(session: &Session, messages: &[TranscriptMessage]) -> String {
             write_property(name, value);
         }
     }
-    for (name, at) in [("Began", session.created_at), ("Last used", session.updated_at)] {
-        write_property(name, &at.to_rfc3339_opts(SecondsFormat::Millis, true));
+    for (name, time) in [("Began", session.created_at), ("Last used", session.updated_at)] {
+        write_property(name, &time.to_rfc3339_opts(SecondsFormat::Millis, true));
     }
     for (index, message) in messages.iter().enumerate() {
         let _ = write!(page, "\n## {}", heading(message));
@@ -45,7 +45,8 @@ pub fn document(session: &Session, messages: &[TranscriptMessage]) -> String {
             let _ = write!(page, "\nCalls {}\n", code_span(&text::for_line(&call.name)));
             page += &match &call.input {
                 Value::Null => String::new(),
-                Value::String(not_json) => code_block("text", not_json),
+                // The model wrote no JSON.
+                Value::String(arguments) => code_block("text", arguments),
                 input => code_block("json", &serde_json::to_string_pretty(input).unwrap_or_default()),
             };
         }
@@ -73,23 +74,24 @@ fn heading(message: &TranscriptMessage) -> &'static str {
     }
 }
 
-/// The longest run of backticks.
-fn longest_run(text: &str) -> usize {
+/// Returns the length of the longest run of backticks.
+fn longest_backtick_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
-/// A block of code. CommonMark ends one only at a fence that is at least as long as the first
+/// Returns a block of code. In CommonMark, only a fence that is at least as long as the first one ends the block
 /// (<https://spec.commonmark.org/0.31.2/#fenced-code-blocks>).
 fn code_block(language: &str, content: &str) -> String {
     let content = text::for_terminal(content);
-    let fence = "`".repeat(3.max(longest_run(&content) + 1));
+    let fence = "`".repeat(3.max(longest_backtick_run(&content) + 1));
     let end = if content.ends_with('\n') { "" } else { "\n" };
     format!("\n{fence}{language}\n{content}{end}{fence}\n")
 }
 
-/// A code span (<https://spec.commonmark.org/0.31.2/#code-spans>). The spaces separate it from a backtick at its ends.
+/// Returns a code span (<https://spec.commonmark.org/0.31.2/#code-spans>). Spaces separate its fences from a backtick
+/// at the start or the end of the line.
 fn code_span(line: &str) -> String {
-    let fence = "`".repeat(longest_run(line) + 1);
+    let fence = "`".repeat(longest_backtick_run(line) + 1);
     let gap = if line.starts_with('`') || line.ends_with('`') { " " } else { "" };
     format!("{fence}{gap}{line}{gap}{fence}")
 }

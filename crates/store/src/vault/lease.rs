@@ -1,4 +1,5 @@
-//! Grants leases: rights to do work that only one process may do at a time.
+//! Grants leases. A lease is the right to do some work that only one process may do at a time. It has a space and a
+//! name, like the row of the vault that the work changes.
 
 use std::{fmt, time::Duration};
 
@@ -11,17 +12,18 @@ use crate::{
     database::{Transaction, query, query_scalar},
 };
 
-/// The longest time for which a lease is granted. If a stored lease ends even later, the clock was set back after the
-/// lease was taken, and the lease counts as expired.
-const MAX_LEASE: Duration = Duration::from_secs(10 * 60);
+/// The maximum length of a lease. If a stored lease ends later than this, counted from now, the clock was set back
+/// after the lease was taken. It then counts as expired.
+const MAX_LEASE_LENGTH: Duration = Duration::from_secs(10 * 60);
 
-/// How often a waiting process tries again. Twenty waiting processes make 800 reads of one row a second.
+/// The pause between two tries of a waiting process. With it, twenty waiting processes read one row 800 times a second.
 const RETRY_PAUSE: Duration = Duration::from_millis(25);
 
+/// The name of the operation in error messages.
 const TAKING: &str = "taking a lease";
 
-/// The exclusive right to some work, until [`Self::release`] or until it expires. Thus a process that dies blocks other
-/// processes only until its lease expires. A dropped lease stays taken until it expires.
+/// The exclusive right to some work, until [`Self::release`] or until it expires. A dropped lease, or the lease of a
+/// process that has died, stays taken until it expires.
 pub struct Lease {
     store: Store,
     space: Space,
@@ -37,26 +39,26 @@ impl fmt::Debug for Lease {
 }
 
 impl Vault {
-    /// Takes the lease of this name for `length`, at most 10 minutes. Returns `None` when another process holds it.
+    /// Takes the lease of this name for `length`, at most 10 minutes. Returns `None` when another holder has it.
     ///
-    /// The clock of the database decides when the lease expires. For a file, that is the clock of the machine.
+    /// The clock of the database decides when the lease expires. For a file, this is the clock of the machine.
     ///
     /// # Errors
     /// [`VaultError::Name`], or the database fails.
     pub async fn try_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, VaultError> {
         check_name(space, name)?;
-        // First only read, because that waits for no lock, and usually another process holds the lease.
+        // Reads first, which waits for no lock, because usually another process holds the lease.
         if self.store.is_leased(space, name).await? {
             return Ok(None);
         }
-        Ok(self.store.take_lease(space, name, length.min(MAX_LEASE)).await?)
+        Ok(self.store.take_lease(space, name, length.min(MAX_LEASE_LENGTH)).await?)
     }
 
-    /// Takes the lease, and waits up to `max_wait` for its holder to release it. The caller should then check whether
-    /// the holder has done the work meanwhile.
+    /// Takes the lease, and waits up to `max_wait` for its holder to release it. Returns `None` if the holder did not.
+    /// With the lease, check first whether the earlier holder has done the work.
     ///
     /// # Errors
-    /// As [`Self::try_lease`].
+    /// [`VaultError::Name`], or the database fails.
     pub async fn lease(
         &self,
         space: Space,
@@ -123,8 +125,9 @@ impl Lease {
 }
 
 impl Store {
+    /// Returns whether another holder has the lease.
     async fn is_leased(&self, space: Space, name: &str) -> Result<bool, StoreError> {
-        let mut transaction = self.read(TAKING).await?;
+        let mut transaction = self.begin_read(TAKING).await?;
         let now = transaction.now_millis().await?;
         query_scalar(
             "SELECT EXISTS (SELECT 1 FROM leases WHERE space = $1 AND name = $2 AND ends_at > $3 AND ends_at <= $4)",
@@ -132,15 +135,16 @@ impl Store {
         .bind(space.as_str())
         .bind(name)
         .bind(now)
-        .bind(now + milliseconds(MAX_LEASE))
+        .bind(now + milliseconds(MAX_LEASE_LENGTH))
         .fetch_one(&mut transaction)
         .await
     }
 
+    /// Takes the lease, unless another holder has it.
     async fn take_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, StoreError> {
         let holder = *Uuid::now_v7().as_bytes();
         let mut transaction = self.begin(TAKING).await?;
-        // Read the clock only now: beginning the transaction may have taken seconds.
+        // Reads the clock only now, because the transaction may have waited for seconds before it began.
         let now = transaction.now_millis().await?;
         let changed_rows = query(
             "INSERT INTO leases (space, name, holder, ends_at) VALUES ($1, $2, $3, $4) \
@@ -152,7 +156,7 @@ impl Store {
         .bind(&holder[..])
         .bind(now + milliseconds(length))
         .bind(now)
-        .bind(now + milliseconds(MAX_LEASE))
+        .bind(now + milliseconds(MAX_LEASE_LENGTH))
         .execute(&mut transaction)
         .await?;
         transaction.commit().await?;

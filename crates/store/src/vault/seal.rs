@@ -1,4 +1,4 @@
-//! Seals (encrypts) values, and makes the keys for that.
+//! Seals (encrypts) and opens (decrypts) values, and makes the keys for that.
 
 use std::{fmt, sync::Arc};
 
@@ -25,7 +25,7 @@ const SALT_BYTES: usize = 16;
 /// The length of a key's id, in bytes.
 const KEY_ID_BYTES: usize = 8;
 
-/// The fewest characters of a passphrase: a shorter one could be guessed.
+/// The minimum number of characters in a passphrase. A program could guess a shorter one.
 const MIN_PASSPHRASE_CHARS: usize = 12;
 
 /// The prefix of the text whose hash is the id of a key.
@@ -34,6 +34,7 @@ const KEY_ID_PREFIX: &[u8] = b"toolrack vault key 1\0";
 /// The key that seals rows. Its `Debug` does not show it, and dropping it overwrites its memory.
 pub struct VaultKey(KeySource);
 
+/// The origin of the key that seals rows.
 enum KeySource {
     Bytes(Zeroizing<[u8; KEY_BYTES]>),
     Passphrase(Zeroizing<String>),
@@ -47,7 +48,7 @@ impl VaultKey {
     }
 
     /// Creates a key from a passphrase of at least 12 characters. When the vault opens, it derives its key from the
-    /// passphrase: with Argon2id, 19 MiB and 2 passes, as OWASP recommends, and a salt that the database stores
+    /// passphrase and a salt, which the database stores. It uses Argon2id with 19 MiB and 2 passes, as OWASP recommends
     /// (<https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html>, RFC 9106).
     #[must_use]
     pub fn from_passphrase(passphrase: &str) -> Self {
@@ -71,7 +72,7 @@ impl VaultKey {
         }
     }
 
-    /// Returns what seals with this key. A passphrase is first made into a key, with the salt of `store`.
+    /// Returns the sealer with this key. Derives the key of a passphrase with the salt of `store`.
     pub(super) async fn sealer(self, store: &Store) -> Result<Sealer, VaultError> {
         let passphrase = match self.0 {
             KeySource::Bytes(bytes) => return Ok(Sealer::new(&bytes)),
@@ -80,8 +81,8 @@ impl VaultKey {
         if passphrase.chars().count() < MIN_PASSPHRASE_CHARS {
             return Err(VaultError::Passphrase);
         }
-        let salt = salt(store).await?;
-        let derived = tokio::task::spawn_blocking(move || {
+        let salt = read_or_create_salt(store).await?;
+        let derivation = tokio::task::spawn_blocking(move || {
             // 19 MiB of memory, 2 passes and 1 lane: see `VaultKey::from_passphrase`.
             let params = Params::new(19 * 1024, 2, 1, Some(KEY_BYTES))?;
             let mut key = Zeroizing::new([0; KEY_BYTES]);
@@ -89,7 +90,7 @@ impl VaultKey {
             argon.hash_password_into(passphrase.as_bytes(), &salt, &mut *key)?;
             Ok::<_, argon2::Error>(Sealer::new(&key))
         });
-        derived.await.ok().and_then(Result::ok).ok_or(VaultError::Passphrase)
+        derivation.await.ok().and_then(Result::ok).ok_or(VaultError::Passphrase)
     }
 }
 
@@ -101,7 +102,7 @@ impl fmt::Debug for VaultKey {
 
 /// Returns the salt of `store`, and creates it if there is none. If two processes create a salt at once, both use the
 /// salt that was stored first.
-async fn salt(store: &Store) -> Result<Vec<u8>, VaultError> {
+async fn read_or_create_salt(store: &Store) -> Result<Vec<u8>, VaultError> {
     let operation = "reading the salt of the vault";
     let new_salt: [u8; SALT_BYTES] = random()?;
     let mut transaction = store.begin_durably(operation).await?;
@@ -141,8 +142,8 @@ impl Sealer {
     /// Encrypts `value`. Returns the nonce and the sealed value.
     pub(super) fn seal(&self, space: Space, name: &str, value: &[u8]) -> Result<(Vec<u8>, Vec<u8>), VaultError> {
         let nonce = XNonce::try_generate().map_err(|_| VaultError::NoRandomness)?;
-        let aad = self.associated_data(space, name);
-        let sealed = self.cipher.encrypt(&nonce, Payload { msg: value, aad: &aad });
+        let associated_data = self.associated_data(space, name);
+        let sealed = self.cipher.encrypt(&nonce, Payload { msg: value, aad: &associated_data });
         // Encryption fails only for a value beyond 256 GiB.
         let sealed = sealed.map_err(|_| VaultError::TooLong { space, name: name.to_owned(), length: value.len() })?;
         Ok((nonce.to_vec(), sealed))
@@ -151,11 +152,11 @@ impl Sealer {
     /// Decrypts a value; `None` if this key did not seal it under this name.
     pub(super) fn open(&self, space: Space, name: &str, nonce: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let nonce = XNonce::try_from(nonce).ok()?;
-        let aad = self.associated_data(space, name);
-        self.cipher.decrypt(&nonce, Payload { msg: sealed, aad: &aad }).ok().map(Zeroizing::new)
+        let associated_data = self.associated_data(space, name);
+        self.cipher.decrypt(&nonce, Payload { msg: sealed, aad: &associated_data }).ok().map(Zeroizing::new)
     }
 
-    /// The associated data that binds a value to its row. No two rows share it, because no space contains NUL.
+    /// Returns the associated data that binds a value to its row. No two rows share it, because no space contains NUL.
     fn associated_data(&self, space: Space, name: &str) -> Vec<u8> {
         [&self.key_id[..], space.as_str().as_bytes(), b"\0", name.as_bytes()].concat()
     }

@@ -1,8 +1,8 @@
 //! Runs the steps that lead from an empty database to the newest schema. No step leads back.
 //!
 //! The database records two numbers: `version`, the number of its schema, and `least`, the number of the oldest schema
-//! whose programs can still use the database. A program whose newest schema is below `version`, but not below `least`,
-//! uses the database as it is. So old and new replicas can run side by side for one version.
+//! whose programs can still use the database. A program uses a newer database as it is if the program's newest schema
+//! is at least `least`. So old and new replicas can run side by side for one version.
 
 use std::sync::Arc;
 
@@ -23,9 +23,10 @@ const MIGRATIONS: [&str; 4] = [
 /// The newest schema: the number of the last migration.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// The lock of all programs that migrate this database: "toolrack" in ASCII.
+/// The advisory lock that a program holds while it migrates the database: "toolrack" in ASCII.
 const MIGRATION_LOCK: i64 = 0x746f_6f6c_7261_636b;
 
+/// The name of the operation in error messages.
 const OPERATION: &str = "bringing the schema up to date";
 
 /// Runs the missing migrations. If another program is running them, waits for that program.
@@ -35,18 +36,18 @@ pub(super) async fn run(
     settings: &DatabaseSettings,
 ) -> Result<(), StoreError> {
     let context = ErrorContext::of_server(name, OPERATION);
-    let found = schema_numbers(connection).await.map_err(|error| context.error(error))?;
-    if check_schema(name, found)? {
+    let numbers = schema_numbers(connection).await.map_err(|error| context.error(error))?;
+    if check_schema(name, numbers)? {
         return Ok(());
     }
-    let limit = settings.migration_timeout;
-    match timeout(limit, migrate(connection, name, &context)).await {
-        Ok(done) => done,
+    let time_limit = settings.migration_timeout;
+    match timeout(time_limit, migrate(connection, name, &context)).await {
+        Ok(result) => result,
         Err(_) => Err(StoreError::of_database(name, DatabaseProblem::Migrating)),
     }
 }
 
-/// Fails if this program is too old for a database with these numbers. Returns whether the database needs no migration.
+/// Returns whether a database with these numbers needs no migration. An error if this program is too old for it.
 fn check_schema(name: &str, (version, least): (i64, i64)) -> Result<bool, StoreError> {
     match version {
         version if version > SCHEMA_VERSION && least > SCHEMA_VERSION => {
@@ -58,7 +59,8 @@ fn check_schema(name: &str, (version, least): (i64, i64)) -> Result<bool, StoreE
 
 /// Reads `version` and `least`; both are 0 in an empty database.
 async fn schema_numbers(connection: &mut PgConnection) -> sqlx::Result<(i64, i64)> {
-    // Nothing is prepared, because behind a pooler, another connection may follow, which lacks what was prepared.
+    // Statements are not prepared, because a pooler may run the next one on another connection, which does not have the
+    // prepared statement.
     let table_query = sqlx::query_scalar("SELECT to_regclass('toolrack_schema') IS NOT NULL").persistent(false);
     match table_query.fetch_one(&mut *connection).await? {
         true => {
@@ -74,11 +76,11 @@ async fn migrate(connection: &mut PgConnection, name: &Arc<str>, context: &Error
     let begin = format!("SELECT pg_advisory_xact_lock({MIGRATION_LOCK}); SET LOCAL toolrack.tenant = '{FRONT_DOOR}'");
     sqlx::raw_sql(sqlx::AssertSqlSafe(begin)).execute(&mut *transaction).await.map_err(to_store_error)?;
     // Another program may have migrated meanwhile.
-    let found = schema_numbers(&mut transaction).await.map_err(to_store_error)?;
-    if check_schema(name, found)? {
+    let numbers = schema_numbers(&mut transaction).await.map_err(to_store_error)?;
+    if check_schema(name, numbers)? {
         return Ok(());
     }
-    let (version, _) = found;
+    let (version, _) = numbers;
     // No version is negative.
     for script in MIGRATIONS.into_iter().skip(usize::try_from(version).unwrap_or_default()) {
         sqlx::raw_sql(script).execute(&mut *transaction).await.map_err(to_store_error)?;

@@ -1,8 +1,8 @@
-//! Defines the settings that say how a Postgres database is reached, and how long each operation may take.
+//! The settings of the connections to a Postgres database, and the time-outs of its operations.
 
 use std::{fmt, time::Duration};
 
-/// How a database is reached. Each duration limits a wait; when a wait takes longer, the error names the setting.
+/// How to connect to a database. Each duration limits a wait. When a wait takes longer, the error names the setting.
 #[derive(Clone)]
 pub struct DatabaseSettings {
     /// The URL of the database: `postgres://USER:PASSWORD@HOST:PORT/NAME?sslmode=verify-full`, or with `?host=FOLDER`
@@ -21,11 +21,11 @@ pub struct DatabaseSettings {
     pub statement_timeout: Duration,
     /// How long a writer waits for other writers of its tenant.
     pub lock_timeout: Duration,
-    /// After this time without a statement, the database ends a transaction, so that a frozen process holds no lock for
-    /// ever.
+    /// How long a transaction may be idle before the database ends it, so that a frozen process does not keep its
+    /// locks.
     pub idle_transaction_timeout: Duration,
-    /// Whether connections keep prepared statements, which saves a round trip for each statement. A pooler that gives
-    /// each transaction another connection must support this (PgBouncer 1.21, with `max_prepared_statements`).
+    /// Whether connections keep prepared statements, which saves a round trip for each statement. A pooler in front of
+    /// the database must then support prepared statements (PgBouncer from 1.21, with `max_prepared_statements`).
     pub prepared_statements: bool,
 }
 

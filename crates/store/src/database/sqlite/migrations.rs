@@ -1,7 +1,7 @@
 //! Lists the steps that lead from an empty file to the newest schema.
 //!
-//! `sqlx::migrate!` is not used here: to run that macro while it compiles, cargo would have to build all of sqlx, with
-//! SQLite in C, a second time.
+//! `sqlx::migrate!` is not used here: cargo would have to build all of sqlx, with SQLite in C, a second time, to run
+//! that macro at compile time.
 
 use sqlx::{
     SqlStr,
@@ -11,7 +11,7 @@ use sqlx::{
 /// The newest schema: the number of the last migration.
 pub(crate) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// The migrations, each with the description that sqlx records, in the order of their numbers, which begin at one.
+/// The migrations in the order of their numbers, which begin at one. sqlx records the description of each.
 const MIGRATIONS: [(&str, &str); 15] = [
     ("start", include_str!("../../../migrations/0001_start.sql")),
     ("server log", include_str!("../../../migrations/0002_server_log.sql")),

@@ -205,7 +205,7 @@ async fn a_grant_ends_at_its_limit_however_often_it_is_renewed(stage: &Stage) {
     store.write(query("UPDATE team_grants SET ends_for_good_at = $1").bind(now() + 5), "testing").await.unwrap();
     assert!(renewed(&store, "r-1", "r-2").await);
     let ends: i64 = query_scalar("SELECT ends_at FROM team_grants")
-        .fetch_one::<i64>(&mut store.read("testing").await.unwrap())
+        .fetch_one::<i64>(&mut store.begin_read("testing").await.unwrap())
         .await
         .unwrap();
     assert!(ends <= now() + 5);
@@ -221,7 +221,7 @@ async fn unused_clients_make_room_and_used_ones_stay(stage: &Stage) {
          (id, name, redirect_uris, made_at, ends_at) SELECT 'flood-' || i, '', '[]', i, $1 FROM n").bind(now() + 60), "testing").await.unwrap();
     store.put_client(&client("c-2".to_owned())).await.unwrap();
     let clients: i64 = query_scalar("SELECT count(*) FROM team_clients")
-        .fetch_one::<i64>(&mut store.read("testing").await.unwrap())
+        .fetch_one::<i64>(&mut store.begin_read("testing").await.unwrap())
         .await
         .unwrap();
     assert_eq!(clients, 2_001, "2,000 that are not used, and the one that is");

@@ -170,7 +170,7 @@ async fn every_wait_ends_and_its_error_names_the_setting() {
     .await
     .unwrap();
     let store = database.store("acme").await.unwrap();
-    let mut reading = store.read("testing").await.unwrap();
+    let mut reading = store.begin_read("testing").await.unwrap();
     let slow = query_scalar("SELECT true FROM pg_sleep(60)").fetch_one::<bool>(&mut reading).await;
     assert_eq!(problem(&slow.unwrap_err()), DatabaseProblem::Slow);
     drop(reading);
@@ -182,7 +182,7 @@ async fn every_wait_ends_and_its_error_names_the_setting() {
     // Another tenant does not wait, and a wait that timed out leaves no lock.
     let other = database.store("other").await.unwrap();
     let beside = other.begin("testing").await.unwrap();
-    let error = other.read("testing").await.err().unwrap();
+    let error = other.begin_read("testing").await.err().unwrap();
     assert_eq!(problem(&error), DatabaseProblem::Connections);
     assert!(error.to_string().contains("`most_connections`"), "{error}");
     drop(beside);
@@ -205,7 +205,7 @@ async fn every_wait_ends_and_its_error_names_the_setting() {
 async fn connections_that_the_server_ended_are_replaced() {
     let server = Postgres::start();
     let store = connect(&server).await.store("acme").await.unwrap();
-    let held: Vec<_> = join_all((0..5).map(|_| store.read("testing"))).await;
+    let held: Vec<_> = join_all((0..5).map(|_| store.begin_read("testing"))).await;
     drop(held);
     let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'toolrack' \
                AND pid <> pg_backend_pid()";

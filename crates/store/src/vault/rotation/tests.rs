@@ -49,7 +49,7 @@ async fn all_rows_are_sealed_with_the_new_key_and_keep_when_they_changed(stage: 
         assert_eq!(text(&new, space, name).await, format!("{space} {name}"));
     }
     let stored = "SELECT count(*) FROM vault WHERE changed_at = 7";
-    let mut connection = new.store.read("testing").await.unwrap();
+    let mut connection = new.store.begin_read("testing").await.unwrap();
     assert_eq!(query_scalar(stored).fetch_one::<i64>(&mut connection).await.unwrap(), 3);
     drop(connection);
 
