@@ -52,7 +52,7 @@ pub(crate) struct Provider {
     keys: Keys,
 }
 
-/// The secrets of one sign-in.
+/// One sign-in that is under way: the secrets that tie the answers of the provider to it.
 pub(crate) struct Attempt {
     /// The parameter `state` with which the browser must come back from the provider.
     pub(crate) state: String,
@@ -183,7 +183,7 @@ impl Provider {
         Ok(claims(&jwt, names))
     }
 
-    /// Checks what only ID tokens must have (OpenID Connect Core, 3.1.3.7).
+    /// Checks the claims `nonce`, `azp` and `iat` of an ID token (OpenID Connect Core, 3.1.3.7).
     fn check_id_token(&self, jwt: &JwtClaims, attempt: &Attempt) -> Result<(), NotSignedIn> {
         let refused = |why: &str| Err(NotSignedIn::Refused(why.to_owned()));
         // The nonce of an attempt is never empty, so a missing one differs from it.
@@ -192,9 +192,10 @@ impl Provider {
             return refused("the identity that the provider sent belongs to another sign-in");
         }
         // With several audiences, `azp` says which of them is the client.
-        let has_several = jwt.get("aud").and_then(serde_json::Value::as_array).is_some_and(|all| all.len() > 1);
+        let has_several_audiences =
+            jwt.get("aud").and_then(serde_json::Value::as_array).is_some_and(|all| all.len() > 1);
         let azp = text_of(jwt, "azp");
-        if azp.is_some_and(|azp| azp != self.config.client_id) || (has_several && azp.is_none()) {
+        if azp.is_some_and(|azp| azp != self.config.client_id) || (has_several_audiences && azp.is_none()) {
             return refused("the identity that the provider sent is for another program");
         }
         if !jwt.contains_key("iat") {
@@ -206,9 +207,9 @@ impl Provider {
     /// Adds the claims of the userinfo endpoint (OpenID Connect Core, 5.3), if the ID token lacks a claim that is
     /// needed.
     async fn add_userinfo(&self, jwt: &mut JwtClaims, metadata: &Metadata, token: &str) -> Result<(), NotSignedIn> {
-        let needed =
+        let needed_claims =
             ["email", self.config.groups_claim.as_str()].into_iter().chain(self.config.tenant_claim.as_deref());
-        let lacks_claim = needed.into_iter().any(|claim| !jwt.contains_key(claim));
+        let lacks_claim = needed_claims.into_iter().any(|claim| !jwt.contains_key(claim));
         let Some(endpoint) = metadata.userinfo_endpoint.as_ref().filter(|_| lacks_claim) else { return Ok(()) };
         let userinfo: JwtClaims = self.http.json_with_token(endpoint, Some(token)).await?;
         if text_of(&userinfo, "sub") != text_of(jwt, "sub") {
@@ -235,7 +236,7 @@ impl Provider {
         })
     }
 
-    /// Toolrack as a client of the provider.
+    /// Returns Toolrack as a client of the provider.
     fn client(&self, metadata: &Metadata) -> Client {
         let mut client = oauth2::Client::new(ClientId::new(self.config.client_id.clone()))
             .set_auth_uri(AuthUrl::from_url(metadata.authorization_endpoint.clone()))
@@ -260,12 +261,13 @@ impl<'c> AsyncHttpClient<'c> for Http {
     }
 }
 
-/// Adds the claims of `userinfo` that `id_token` lacks. If the two have different e-mail addresses, the one in
-/// `id_token` counts, and what `userinfo` says of its own address (`email_verified`) does not. If only `userinfo` has
-/// an address, what it says of that counts.
+/// Adds the claims of `userinfo` that `id_token` lacks. The claim `email_verified` must come from the same source as
+/// the address that it describes. If the two have different addresses, the address of `id_token` counts, and the
+/// function ignores `email_verified` of `userinfo`. If only `userinfo` has an address, its `email_verified` replaces
+/// the one of `id_token`.
 fn add_missing_claims(id_token: &mut JwtClaims, mut userinfo: JwtClaims) {
-    if let (Some(own), Some(other)) = (id_token.get("email"), userinfo.get("email"))
-        && own != other
+    if let (Some(address), Some(other_address)) = (id_token.get("email"), userinfo.get("email"))
+        && address != other_address
     {
         userinfo.shift_remove("email_verified");
     }

@@ -29,7 +29,7 @@ pub trait ExportedFiles {
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, String>;
 }
 
-/// Something that differs from what was signed.
+/// A difference between the exported files and the signed heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The name of the object, of the head or of the log.
@@ -45,22 +45,22 @@ pub struct LogReport {
     pub log: LogName,
     /// How many heads have a valid signature, and the right name.
     pub heads: u64,
-    /// How many rows are proved, because they are in an object that matches a head.
+    /// How many rows are proved: they are in an object whose hash a head names.
     pub rows: u64,
-    /// The first of these rows.
+    /// The number of the first of these rows.
     pub first: Option<u64>,
     /// The end of the chain that the last head states, and when that head was signed.
     pub end: Option<(ChainEnd, DateTime<Utc>)>,
-    /// Objects that no head names, so that nothing proves them. The newest ones may belong to a head that is not
-    /// written yet.
+    /// The names of objects that no head names, so that nothing proves them. The newest ones may belong to a head that
+    /// is not written yet.
     pub unnamed: Vec<String>,
     /// The problems of the log.
     pub problems: Vec<Problem>,
 }
 
-/// Verifies each log among `files`: that one of `keys` has signed each head, that no head is missing, that each object
-/// has the hash that its head names, and that each row follows from the one before it. Problems are in the reports, and
-/// are no errors.
+/// Verifies each log among `files`: one of `keys` has signed each head, no head is missing, each object has the hash
+/// that its head names, and each row follows from the one before it. The reports list the problems, which are no errors
+/// of this function.
 ///
 /// # Errors
 /// When a file cannot be read, or `files` have no log.
@@ -87,16 +87,17 @@ struct Verification<'a> {
     /// The number of the last head that was read, and its SHA-256.
     previous: Option<(u64, String)>,
     /// Where the chain ends according to that head.
-    end: Option<ChainEnd>,
+    chain_end: Option<ChainEnd>,
 }
 
 impl<'a> Verification<'a> {
     fn new(files: &'a dyn ExportedFiles, keys: &'a [PublicKey], log: LogName) -> Self {
         let report =
             LogReport { log, heads: 0, rows: 0, first: None, end: None, unnamed: Vec::new(), problems: Vec::new() };
-        Self { files, keys, report, named_objects: BTreeSet::new(), previous: None, end: None }
+        Self { files, keys, report, named_objects: BTreeSet::new(), previous: None, chain_end: None }
     }
 
+    /// Checks all heads of the log in their order, and finds the objects that no head names.
     fn run(mut self) -> Result<LogReport, String> {
         let folder = format!("{}/heads", self.report.log);
         for file in self.files.names(&folder)? {
@@ -124,8 +125,8 @@ impl<'a> Verification<'a> {
     fn check_head(&mut self, name: &str) -> Result<(), String> {
         // A file that was removed meanwhile is no signed head.
         let content = self.files.read(name)?.unwrap_or_default();
-        let read = std::str::from_utf8(&content).map_err(|_| "is no signed head".to_owned());
-        let head = match read.and_then(|text| Head::read(text, self.keys)) {
+        let text = std::str::from_utf8(&content).map_err(|_| "is no signed head".to_owned());
+        let head = match text.and_then(|text| Head::read(text, self.keys)) {
             Ok((head, _)) => head,
             Err(why) => {
                 self.add_problem(name, why);
@@ -145,12 +146,12 @@ impl<'a> Verification<'a> {
         self.compare_with_previous(name, &head, after);
         self.check_objects(&head, after, end)?;
         self.previous = Some((head.number, sha256(&content)));
-        self.end = Some(end);
+        self.chain_end = Some(end);
         self.report.end = Some((end, head.at));
         Ok(())
     }
 
-    /// Finds missing heads and rows between a head and the one before it.
+    /// Finds heads and rows that are missing between a head and the one before it.
     fn compare_with_previous(&mut self, name: &str, head: &Head, after: ChainEnd) {
         let previous_number = self.previous.as_ref().map_or(0, |(number, _)| *number);
         if head.number != previous_number + 1 {
@@ -162,11 +163,11 @@ impl<'a> Verification<'a> {
             self.add_problem(&log, missing);
             return;
         }
-        let previous = self.previous.as_ref().map(|(_, hash)| hash.clone());
-        if head.previous != previous {
+        let previous_hash = self.previous.as_ref().map(|(_, hash)| hash.clone());
+        if head.previous != previous_hash {
             self.add_problem(name, "was signed after another head than the one before it");
         }
-        match self.end {
+        match self.chain_end {
             Some(end) if after.seq > end.seq => {
                 let (from, to) = (end.seq + 1, after.seq);
                 self.add_problem(name, format!("rows {from} to {to} were deleted before they were exported"));
@@ -178,12 +179,12 @@ impl<'a> Verification<'a> {
 
     /// Checks the objects of a head, whose rows lead from `after` to `end`.
     fn check_objects(&mut self, head: &Head, after: ChainEnd, end: ChainEnd) -> Result<(), String> {
-        // The end of the chain after the objects so far; `None` after an object that is wrong.
-        let (mut chain_end, mut is_whole) = (Some(after), true);
+        // The end of the chain after the objects so far; `None` after an invalid object.
+        let (mut chain_end, mut are_all_valid) = (Some(after), true);
         for object in &head.objects {
             if !object.name.starts_with(&format!("{}/rows/", self.report.log)) || object.name.contains("..") {
                 self.add_problem(&object.name, "is not a name of this log");
-                (chain_end, is_whole) = (None, false);
+                (chain_end, are_all_valid) = (None, false);
                 continue;
             }
             self.named_objects.insert(object.name.clone());
@@ -195,19 +196,19 @@ impl<'a> Verification<'a> {
                 }
                 Err(why) => {
                     self.add_problem(&object.name, why);
-                    (chain_end, is_whole) = (None, false);
+                    (chain_end, are_all_valid) = (None, false);
                 }
             }
         }
-        if is_whole && chain_end != Some(end) {
+        if are_all_valid && chain_end != Some(end) {
             let name = head_name(&self.report.log, head.number);
             self.add_problem(&name, "its objects do not end where it says");
         }
         Ok(())
     }
 
-    /// Returns the end of the chain after the rows of an object, or what is wrong with the object. Fails if the object
-    /// cannot be read. Without `after`, the hash of the first row is not checked, because the row before it is not
+    /// Returns the end of the chain after the rows of an object, or the problem of the object. Fails if the object
+    /// cannot be read. Without `after`, does not check the hash of the first row, because the row before it is not
     /// known.
     fn check_object(&self, object: &NamedObject, after: Option<ChainEnd>) -> Result<Result<ChainEnd, String>, String> {
         let Some(content) = self.files.read(&object.name)? else {

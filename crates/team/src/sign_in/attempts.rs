@@ -1,6 +1,6 @@
-//! Derives the secrets of sign-ins that are under way. The daemon keeps no table of sign-ins, which a flood could fill:
-//! the browser has a secret in a cookie, and the state, the nonce and the verifier of each sign-in are derived from
-//! that secret.
+//! Derives the secrets of sign-ins that are under way. The browser keeps one secret in a cookie, and the daemon derives
+//! the state, the nonce and the verifier of each sign-in from it. So the daemon needs no table of sign-ins, which a
+//! flood could fill.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use data_encoding::HEXLOWER;
