@@ -23,9 +23,9 @@ pub(crate) const CONTAINERS: &[&[&str]] =
 const OPENCODE: &[&str] = &["mcp"];
 
 /// The maximum number of servers that a message names.
-const MAX_NAMED: usize = 5;
+const MAX_LISTED_NAMES: usize = 5;
 
-/// Members that a file without servers may have without a warning.
+/// Keys that do not cause a warning in a file without servers.
 const HARMLESS_KEYS: &[&str] = &["$schema", "inputs"];
 
 /// JSON with comments and trailing commas, otherwise as in RFC 8259.
@@ -117,7 +117,7 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
 /// Returns warnings about the servers outside of `used_container`: those under another key, or under the same key a
 /// second time.
 fn ignored_servers(document: &Document, root: &Node, used_container: &Node) -> Vec<Problem> {
-    let mut ignored = Vec::new();
+    let mut ignored_objects = Vec::new();
     let mut used_path = None;
     for &path in CONTAINERS {
         if path == OPENCODE && !is_opencode(document, root) {
@@ -135,7 +135,7 @@ fn ignored_servers(document: &Document, root: &Node, used_container: &Node) -> V
             if names.is_empty() || contains(node, used_container) || contains(used_container, node) {
                 continue;
             }
-            ignored.push((path, node, names));
+            ignored_objects.push((path, node, names));
         }
     }
     let problem_for = |(path, node, names): (&[&str], &Node, String)| {
@@ -152,7 +152,7 @@ fn ignored_servers(document: &Document, root: &Node, used_container: &Node) -> V
         };
         document.locate(problem.hint("move them to the others"), node.span.clone())
     };
-    ignored.into_iter().map(problem_for).collect()
+    ignored_objects.into_iter().map(problem_for).collect()
 }
 
 /// Returns all values at `path`: several if a name is repeated.
@@ -169,22 +169,23 @@ fn all_at<'a>(root: &'a Node, path: &[&str]) -> Vec<&'a Node> {
 fn names_of_servers(container: &Node) -> String {
     let members = container.members().unwrap_or_default().iter();
     let mut names = members.filter(|member| looks_like_server(&member.node)).map(|member| format!("`{}`", member.name));
-    let mut listed: Vec<String> = names.by_ref().take(MAX_NAMED).collect();
+    let mut listed_names: Vec<String> = names.by_ref().take(MAX_LISTED_NAMES).collect();
     match names.count() {
         0 => {}
-        unlisted => listed.push(format!("{unlisted} more")),
+        unlisted_count => listed_names.push(format!("{unlisted_count} more")),
     }
-    listed.join(", ")
+    listed_names.join(", ")
 }
 
-/// Returns whether the file is opencode's, which has its own names for the fields of an entry.
+/// Returns whether the file belongs to opencode, which has its own names for the fields of an entry.
 pub(crate) fn is_opencode(document: &Document, root: &Node) -> bool {
-    let has_name = || document.path.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == "opencode");
-    let has_schema = || root.text("$schema").is_some_and(|schema| schema.contains("opencode.ai/"));
-    has_schema() || has_name() || {
+    let has_opencode_name =
+        || document.path.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == "opencode");
+    let has_opencode_schema = || root.text("$schema").is_some_and(|schema| schema.contains("opencode.ai/"));
+    has_opencode_schema() || has_opencode_name() || {
         let mcp = root.get("mcp").map(|member| &member.node);
-        let below = mcp.and_then(|mcp| mcp.get("servers")).map(|member| &member.node);
-        [mcp, below].into_iter().flatten().any(has_opencode_types)
+        let nested_servers = mcp.and_then(|mcp| mcp.get("servers")).map(|member| &member.node);
+        [mcp, nested_servers].into_iter().flatten().any(has_opencode_types)
     }
 }
 
@@ -232,6 +233,7 @@ fn no_servers_warning(document: &Document, root: &Node) -> Option<Problem> {
     })
 }
 
+/// Converts a parsed value to a node.
 fn convert(document: &Document, value: ast::Value<'_>) -> Result<Node, Box<Problem>> {
     let span = span_of(&value);
     let value = match value {

@@ -129,23 +129,23 @@ pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
     }
 }
 
-/// Shortens the object that begins at `open` to `{}`, if only white space is left in it.
-fn tidy_empty(text: &str, open: usize) -> String {
-    let inside = &text[open + 1..];
-    let rest = inside.trim_start();
-    if rest.starts_with('}') { format!("{}{rest}", &text[..open + 1]) } else { text.to_owned() }
+/// Shortens the object that begins at `object_start` to `{}`, if only white space is left in it.
+fn tidy_empty(text: &str, object_start: usize) -> String {
+    let text_inside = &text[object_start + 1..];
+    let rest = text_inside.trim_start();
+    if rest.starts_with('}') { format!("{}{rest}", &text[..object_start + 1]) } else { text.to_owned() }
 }
 
 /// Returns `text` without `cuts`, which may overlap.
 fn cut(text: &str, mut cuts: Vec<Range<usize>>) -> String {
     cuts.sort_by_key(|cut| cut.start);
-    let mut out = String::with_capacity(text.len());
-    let mut copied = 0;
+    let mut remaining_text = String::with_capacity(text.len());
+    let mut copied_up_to = 0;
     for cut in cuts {
-        out.push_str(&text[copied..cut.start.max(copied)]);
-        copied = cut.end.max(copied);
+        remaining_text.push_str(&text[copied_up_to..cut.start.max(copied_up_to)]);
+        copied_up_to = cut.end.max(copied_up_to);
     }
-    out + &text[copied..]
+    remaining_text + &text[copied_up_to..]
 }
 
 /// Returns the white space with which the line of `offset` begins, up to `offset`.

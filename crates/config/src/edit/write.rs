@@ -41,8 +41,8 @@ pub(super) fn follow_links(path: &Path) -> Result<PathBuf, EditError> {
 /// Runs `edit` while no other Toolrack process edits a file in the folder of `path`. Creates the folder if it does not
 /// exist.
 ///
-/// The folder is locked, not the file: when a file is replaced, the lock stays with the old file. And a folder needs no
-/// additional lock file.
+/// The lock is on the folder and not on the file, because a lock on a replaced file stays with the old file. It needs
+/// no additional lock file.
 pub(super) fn with_lock<T>(path: &Path, edit: impl FnOnce() -> Result<T, EditError>) -> Result<T, EditError> {
     with_lock_within(LOCK_TIMEOUT, path, edit)
 }
@@ -113,8 +113,8 @@ fn open_replacement(path: &Path) -> io::Result<AtomicWriteFile> {
     {
         use atomic_write_file::unix::OpenOptionsExt as _;
         use std::os::unix::fs::OpenOptionsExt as _;
-        // Only the permissions of a file are kept. Another process may have put a link here meanwhile, and the
-        // permissions of a link itself let every user write.
+        // Keeps the permissions only of a file. Another process may have put a link here meanwhile, and the permissions
+        // of a link itself let every user write.
         let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
         options.mode(0o600).preserve_mode(is_file);
     }
