@@ -13,8 +13,8 @@ pub(super) struct Variables {
 
 /// Returns the variables of `text`.
 ///
-/// Comments, blank lines and the word `export` are ignored; a value may be in quotes, and in double quotes `\n` is a
-/// line break. Any other line is skipped. A `$` has no special meaning.
+/// Ignores comments, blank lines and the word `export`, and skips all other lines that set no variable. A value may be
+/// in quotes; in double quotes, `\n` is a line break. A `$` has no special meaning.
 pub(super) fn variables(text: &str) -> Variables {
     let mut last_values: Vec<(String, Option<String>)> = Vec::new();
     for (name, value) in text.lines().filter_map(variable) {

@@ -1,7 +1,7 @@
 //! Decodes the escapes of JSON, so that a secret is found in JSON, and in JSON inside JSON strings at any depth.
 //!
-//! The number of backslashes before an escaped character is ignored, because it depends only on the depth: each time
-//! that a text is written into JSON, they are doubled and one more is added.
+//! The decoder ignores the number of backslashes before an escaped character, because it depends only on the depth.
+//! Each time that a program writes a text into JSON, it doubles the backslashes and adds one more.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ enum Escape {
     Character(char, usize),
     /// One half of a character beyond U+FFFF, and the end of the escape.
     Half(u16, usize),
-    /// An escape that the end of the text cuts off, and its end. The character is the result if no text follows.
+    /// An escape that the end of the text cuts off, and its end. If no text follows, the result is this character.
     Open(Option<char>, usize),
     /// Too many backslashes, and their end.
     Endless(usize),
@@ -40,11 +40,11 @@ impl Unescaped {
     pub(super) fn of(text: &str, may_continue: bool) -> Option<Self> {
         let mut start = text.find('\\')?;
         let mut unescaped = Self { text: String::with_capacity(text.len()), parts: vec![(0, 0)] };
-        let mut copied = 0;
+        let mut copied_end = 0;
         loop {
             let (character, end) = match whole_escape(text, start) {
                 Escape::Open(..) if may_continue => {
-                    unescaped.text.push_str(&text[copied..start]);
+                    unescaped.text.push_str(&text[copied_end..start]);
                     return Some(unescaped);
                 }
                 Escape::Endless(end) => {
@@ -57,15 +57,15 @@ impl Unescaped {
                 // Cannot happen, because `whole_escape` returns no half.
                 Escape::Half(_, end) => (Some(char::REPLACEMENT_CHARACTER), end),
             };
-            unescaped.text.push_str(&text[copied..start]);
+            unescaped.text.push_str(&text[copied_end..start]);
             unescaped.start_part(start);
             unescaped.text.extend(character);
             unescaped.start_part(end);
-            copied = end;
+            copied_end = end;
             let Some(next) = text[end..].find('\\') else { break };
             start = end + next;
         }
-        unescaped.text.push_str(&text[copied..]);
+        unescaped.text.push_str(&text[copied_end..]);
         Some(unescaped)
     }
 

@@ -1,4 +1,5 @@
-//! Loads the configuration again while servers run, and rejects one that was probably read while it was being written.
+//! Loads the configuration again while servers run. Rejects a configuration that another program was probably writing
+//! while it was read.
 
 use std::{
     fmt,
@@ -8,7 +9,7 @@ use std::{
 use super::{Loaded, Request, load};
 use crate::{problem::Problem, trust::Ledger};
 
-/// A configuration that cannot replace the running one. None of it must be used.
+/// A configuration that cannot replace the running one. The caller must use no part of it.
 #[derive(Clone, Debug)]
 pub struct Rejected {
     /// The problems of the unusable files; at least one.
