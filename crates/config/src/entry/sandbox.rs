@@ -45,7 +45,7 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     ports(&mut inner_fields, "connect", &mut sandbox.connect);
     ports(&mut inner_fields, "bind", &mut sandbox.bind);
     for row in SANDBOX.rows {
-        if let Some(SpecSetting::Confines(flag_in)) = row.sets
+        if let Some(SpecSetting::SandboxFlag(flag_in)) = row.sets
             && let Some(field) = inner_fields.take(row.key)
         {
             // A value that is no flag is an error, so no server runs with the default.
