@@ -2,8 +2,8 @@
 //!
 //! A message is text, the calls that a model wants made, or the result of one. [`Message::parts`] holds what MCP has
 //! beyond text (pictures, sounds, resources) unchanged, and each wire (the API format of a provider) sends what its
-//! provider accepts. [`Message::blocks`] holds what a provider wants back unchanged, such as thinking that the provider
-//! has signed.
+//! provider accepts. [`Message::blocks`] holds data that a provider wants back unchanged, such as thinking that the
+//! provider has signed.
 //!
 //! Everything here is stored as JSON. The JSON of a message leaves out empty fields other than `role` and `content`. So
 //! a conversation that was stored before a field existed can still be read, and its JSON stays the same.

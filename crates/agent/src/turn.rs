@@ -330,11 +330,11 @@ impl Turn {
             });
             return;
         }
-        let pending = calls.into_iter().map(|call| {
+        let pending_calls = calls.into_iter().map(|call| {
             let result = if was_refused { Some(ToolResult::error(REFUSED_TEXT)) } else { self.count_and_check(&call) };
             Pending { call, result, send_state: SendState::default() }
         });
-        self.state.step = Step::Tools(pending.collect());
+        self.state.step = Step::Tools(pending_calls.collect());
         self.append_results();
         if was_refused {
             self.state.step = Step::Done(End::Refused);

@@ -165,15 +165,19 @@ fn snippet(line: &Line, mark_start: usize, mark_length: usize) -> Snippet {
     };
     let shown_end = skipped_chars + MAX_SNIPPET_CHARS;
     let mark_end = (mark_start + mark_length).min(shown_end);
-    let before = if skipped_chars > 0 {
+    let text_before = if skipped_chars > 0 {
         format!("…{}", printable(skipped_chars..mark_start))
     } else {
         printable(0..mark_start)
     };
     let mark = printable(mark_start..mark_end);
-    let after = printable(mark_end..shown_end);
+    let text_after = printable(mark_end..shown_end);
     let ellipsis = if line_chars.len() > shown_end { "…" } else { "" };
-    Snippet { start: before.width(), width: mark.width().max(1), text: format!("{before}{mark}{after}{ellipsis}") }
+    Snippet {
+        start: text_before.width(),
+        width: mark.width().max(1),
+        text: format!("{text_before}{mark}{text_after}{ellipsis}"),
+    }
 }
 
 /// Returns whether `path` gives its content only once: a pipe, such as that of `<(command)`, or a device. The files in

@@ -493,15 +493,16 @@ fn rewrite<T>(
     let target = write::follow_links(path)?;
     let mut attempt = || {
         let document = Document::read(&target).map_err(EditError::Unreadable)?;
-        let before = document.as_ref().map(|document| document.restore_byte_order_mark(&document.text));
+        let original_text = document.as_ref().map(|document| document.restore_byte_order_mark(&document.text));
         let file = open(document.unwrap_or_else(|| Document::new(Some(target.clone()), "")))?;
         let (text, edited) = edit(&*file)?;
         let content = file.document().restore_byte_order_mark(&text);
-        if !dry_run && text != file.text() && !write::replace_if_unchanged(&target, before.as_deref(), &content)? {
+        if !dry_run && text != file.text() && !write::replace_if_unchanged(&target, original_text.as_deref(), &content)?
+        {
             // Another program has changed the file since this attempt read it.
             return Ok(None);
         }
-        Ok(Some((edited, before.is_none() && !dry_run)))
+        Ok(Some((edited, original_text.is_none() && !dry_run)))
     };
     let mut attempt_repeatedly = || {
         for _ in 0..MAX_ATTEMPTS {
@@ -517,11 +518,11 @@ fn rewrite<T>(
 /// Parses `text` as the edited file. Returns an error if more than one part differs from `file`: an edit changes a
 /// single entry.
 fn ensure_safe(file: &dyn EditableFile, text: &str) -> Result<Box<dyn EditableFile>, EditError> {
-    let edited = reparsed(file, text)?;
-    let (before, after) = (file.parts(), edited.parts());
-    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let changed_parts = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
-    if changed_parts.count() > 1 { Err(file.unsafe_edit_error()) } else { Ok(edited) }
+    let edited_file = reparsed(file, text)?;
+    let (old_parts, new_parts) = (file.parts(), edited_file.parts());
+    let names: BTreeSet<_> = old_parts.keys().chain(new_parts.keys()).collect();
+    let changed_parts = names.into_iter().filter(|name| old_parts.get(*name) != new_parts.get(*name));
+    if changed_parts.count() > 1 { Err(file.unsafe_edit_error()) } else { Ok(edited_file) }
 }
 
 /// Returns the entry `name` as it is written in the file.

@@ -95,9 +95,9 @@ impl Found {
 
 /// Reads the servers that `clients` have configured for the user of `environment` and for the project of `cwd`.
 ///
-/// Reads the files that each program documents for Linux and macOS, honouring `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
-/// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`, but not a project's `.mcp.json`, which Toolrack reads by itself. Never
-/// fails: unusable files and entries are left out and reported. It reads files of the user of up to 64 MiB, and files
+/// Reads the files that each program documents for Linux and macOS. Honours `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
+/// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`. Does not read a project's `.mcp.json`, which Toolrack itself reads. Never
+/// fails: leaves out unusable files and entries, and reports them. Reads files of the user of up to 64 MiB, and files
 /// of the project of up to 4 MiB.
 #[must_use]
 pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found {
@@ -307,8 +307,11 @@ fn repeated_names(members: &[Member]) -> HashSet<&str> {
 
 /// Returns whether Zed starts the server through an extension. Only the extension knows the command.
 fn is_from_extension(client: Client, entry: &Node) -> bool {
-    let has = |field: &str| entry.get(field).is_some();
-    client == Client::Zed && !has("command") && !has("url") && (has("settings") || entry.text("source").is_some())
+    let has_field = |field: &str| entry.get(field).is_some();
+    client == Client::Zed
+        && !has_field("command")
+        && !has_field("url")
+        && (has_field("settings") || entry.text("source").is_some())
 }
 
 /// Returns the settings of Claude Code for the project in `folder`.

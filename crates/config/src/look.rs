@@ -165,8 +165,11 @@ fn check_argument(word: &str, points: &mut Vec<String>) {
 fn is_encoded(word: &str) -> bool {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
     word.split(|c| !is_base64(c)).any(|run| {
-        let has = |kind: fn(&char) -> bool| run.chars().any(|c| kind(&c));
-        run.len() >= 80 && has(char::is_ascii_uppercase) && has(char::is_ascii_lowercase) && has(char::is_ascii_digit)
+        let has_char = |kind: fn(&char) -> bool| run.chars().any(|c| kind(&c));
+        run.len() >= 80
+            && has_char(char::is_ascii_uppercase)
+            && has_char(char::is_ascii_lowercase)
+            && has_char(char::is_ascii_digit)
     })
 }
 

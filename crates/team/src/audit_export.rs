@@ -15,7 +15,7 @@
 //! - `exporter` exports one log. It uses `reading` (makes objects of rows), `object_store` (the trait for where objects
 //!   go) and `head` (the signed statements) with `key`.
 //! - `s3` is an object store: a bucket.
-//! - `verify` checks what was written, without the database.
+//! - `verify` checks the exported files, without the database.
 
 mod exporter;
 mod head;

@@ -269,8 +269,8 @@ impl Authority {
     /// Checks a token whose hash the store may have.
     async fn prove_stored(&self, hash: TokenHash) -> Result<Option<ProvedToken>, Unavailable> {
         // The store alone proves this token.
-        let signed = None;
-        self.read_and_cache(hash, signed).await
+        let signed_claims = None;
+        self.read_and_cache(hash, signed_claims).await
     }
 
     /// Checks a token that one of the issuers may have signed.

@@ -48,8 +48,8 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     let header_values = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
     let pairs = header_values.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let mut values = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value);
-    let first = values.next()?;
-    values.all(|other| other == first).then_some(first)
+    let first_value = values.next()?;
+    values.all(|other_value| other_value == first_value).then_some(first_value)
 }
 
 /// Returns whether a form comes from a page of the origin of `url`, according to the browser (`Origin`,

@@ -73,7 +73,7 @@ impl<T: Send + Sync + 'static> CachedValue<T> {
         }
     }
 
-    /// Returns a newer value than `value`, for a caller that did not find what it looked for in `value`. `None` if the
+    /// Returns a newer value than `value`, for a caller that searched `value` without success. `None` if the
     /// last request began less than 30 s ago.
     ///
     /// # Errors

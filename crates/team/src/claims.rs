@@ -1,4 +1,4 @@
-//! Reads [`Claims`] from a signed statement (JWT) of a provider: what the provider says of a user, such as the name,
+//! Reads [`Claims`] from a signed statement (JWT) of a provider: its statements about a user, such as the name,
 //! the e-mail address and the groups.
 
 use serde_json::Value;

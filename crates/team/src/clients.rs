@@ -216,9 +216,9 @@ impl Clients {
     /// The client whose document is in memory.
     fn client_in_memory(&self, id: &str) -> Option<Arc<Client>> {
         let documents = self.documents.lock();
-        let found =
+        let cached_document =
             documents.iter().find(|(fetched_at, client)| client.id == id && fetched_at.elapsed() < DOCUMENT_LIFETIME);
-        found.map(|(_, client)| Arc::clone(client))
+        cached_document.map(|(_, client)| Arc::clone(client))
     }
 }
 

@@ -17,7 +17,7 @@ impl<'a> Endpoint<'a> {
     /// The endpoint with all tools, for the members of all tenants.
     pub const ALL: Self = Self { tenant: None, profile: None };
 
-    /// The endpoint at exactly this path. `None` if the path is that of no endpoint.
+    /// The endpoint at exactly this path. `None` if no endpoint has the path.
     #[must_use]
     pub fn at(path: &'a str) -> Option<Self> {
         let (tenant, path) = match path.strip_prefix("/t/") {

@@ -317,12 +317,12 @@ fn syntax_error(text: &str, error: &toml_edit::de::Error) -> BadTeamFile {
 /// Replaces the text between `://` and `@`, which may be a password, with `***`.
 fn without_passwords(text: &str) -> String {
     let mut parts = text.split("://");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |masked, part| {
+    let first_part = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first_part, |masked_text, part| {
         let end = part.find(|c: char| c.is_whitespace() || c == '"').unwrap_or(part.len());
         match part[..end].rfind('@') {
-            Some(at_sign) => format!("{masked}://***{}", &part[at_sign..]),
-            None => format!("{masked}://{part}"),
+            Some(at_sign) => format!("{masked_text}://***{}", &part[at_sign..]),
+            None => format!("{masked_text}://{part}"),
         }
     })
 }

@@ -1,4 +1,4 @@
-//! Finds the tenant and the role of a user or service from what a provider says of them.
+//! Finds the tenant and the role of a user or service from the claims of a provider.
 
 use toolrack_host::{
     Principal,

@@ -61,7 +61,7 @@ pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, form_sources:
     response
 }
 
-/// A page that says in a few lines what is wrong and what to do.
+/// A short page that describes an error and the next step.
 pub(crate) fn notice(status: StatusCode, title: &str, lines: &[&str]) -> Response {
     let body = html! { @for line in lines { p { (line) } } };
     let no_form_sources = "";

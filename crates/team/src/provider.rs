@@ -223,7 +223,7 @@ impl Provider {
 
     /// Exchanges the code for tokens.
     async fn exchange(&self, metadata: &Metadata, code: String, attempt: &Attempt) -> Result<Tokens, NotSignedIn> {
-        let failed = |why: String| Unreachable::new(&metadata.token_endpoint, why);
+        let unreachable = |why: String| Unreachable::new(&metadata.token_endpoint, why);
         let client = self.client(metadata);
         let request = client
             .exchange_code(AuthorizationCode::new(code))
@@ -231,8 +231,8 @@ impl Provider {
         request.request_async(&self.http).await.map_err(|error| match error {
             RequestTokenError::Request(error) => NotSignedIn::ProviderUnusable(error),
             RequestTokenError::ServerResponse(answer) => code_exchange_error(&answer),
-            RequestTokenError::Parse(..) => failed("sent an answer that cannot be read".to_owned()).into(),
-            RequestTokenError::Other(why) => failed(why).into(),
+            RequestTokenError::Parse(..) => unreachable("sent an answer that cannot be read".to_owned()).into(),
+            RequestTokenError::Other(why) => unreachable(why).into(),
         })
     }
 
@@ -303,8 +303,8 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> CachedValue<Metad
             let url: Url = url.parse().map_err(|_| Unreachable::new(&issuer, "has an address that cannot be used"))?;
             let metadata: Metadata = http.json(&url).await?;
             if !is_issuer(&issuer, &metadata.issuer) {
-                let other = text::for_line(&text::clip(&metadata.issuer, 200)).into_owned();
-                return Err(Unreachable::new(&issuer, format!("names another issuer in its metadata: {other}")));
+                let other_issuer = text::for_line(&text::clip(&metadata.issuer, 200)).into_owned();
+                return Err(Unreachable::new(&issuer, format!("names another issuer in its metadata: {other_issuer}")));
             }
             let guard = egress.guard_for_configured();
             let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint, &metadata.jwks_uri];

@@ -34,7 +34,8 @@ use self::{meter::Clock, stored::StoredUses};
 /// When this many members have meters in memory, the meters of members who use nothing any more are dropped.
 const MAX_MEMBERS: usize = 10_000;
 
-/// Counts what the members of a tenant use. All hosts of the tenant share one instance. Clones share the same counts.
+/// Counts the usage of the members of a tenant. All hosts of the tenant share one instance. Clones share the same
+/// counts.
 #[derive(Clone)]
 pub struct TenantQuotas(Arc<Inner>);
 
@@ -96,8 +97,8 @@ impl Meters {
         let mut new_meters = Self { unwritten: self.unwritten, ..Self::new(quotas, now) };
         for meter in &mut new_meters.meters {
             if let Some(old_meter) = self.meters.iter().find(|old| old.quota().name() == meter.quota().name()) {
-                let (used, at) = old_meter.reading();
-                *meter = Meter::new(meter.quota(), used, at);
+                let (used, measured_at) = old_meter.reading();
+                *meter = Meter::new(meter.quota(), used, measured_at);
             }
         }
         new_meters
@@ -183,8 +184,8 @@ impl TenantQuotas {
             let meters = match old_meters.remove(name) {
                 Some(meters) => meters.with_quotas(profile.quotas(), now),
                 None => {
-                    let stored = counts.stored.remove(&stored::stored_profile_holder(name));
-                    Meters::new(profile.quotas(), now).with_stored(stored.as_deref(), now)
+                    let stored_uses = counts.stored.remove(&stored::stored_profile_holder(name));
+                    Meters::new(profile.quotas(), now).with_stored(stored_uses.as_deref(), now)
                 }
             };
             counts.by_profile.insert(Arc::clone(name), meters);
@@ -218,13 +219,13 @@ impl Inner {
         let member = (!member_quotas.is_empty()).then(|| membership(principal));
         let member_meters = member.as_ref().map(|member| {
             let new_meters = || {
-                // Usually all stored amounts have their meters already. Then this saves computing the name of the
-                // holder in the store, which is a hash.
-                let stored =
+                // Usually `stored` is empty, because all stored amounts have their meters. Then this saves computing
+                // the hash that names the holder.
+                let stored_uses =
                     if stored.is_empty() { None } else { stored.remove(&stored::stored_member_holder(principal)) };
                 MemberMeters {
                     principal: principal.clone(),
-                    meters: Meters::new(member_quotas, now).with_stored(stored.as_deref(), now),
+                    meters: Meters::new(member_quotas, now).with_stored(stored_uses.as_deref(), now),
                 }
             };
             &mut by_member.entry(member.clone()).or_insert_with(new_meters).meters

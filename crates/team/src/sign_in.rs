@@ -96,13 +96,13 @@ pub(crate) async fn begin(State(door): State<Arc<FrontDoor>>, headers: HeaderMap
 async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, SignInFailure> {
     let provider = door.provider.as_ref().ok_or(SignInFailure::NoProvider)?;
     let parameters = read_parameters(query)?;
-    let to = parameters.get("to").unwrap_or("/");
-    let Some(to) = return_path(&door.team.url, to) else {
+    let requested_path = parameters.get("to").unwrap_or("/");
+    let Some(return_path) = return_path(&door.team.url, requested_path) else {
         let why = "the address after the sign-in does not belong to this server".to_owned();
         return Err(SignInFailure::Refused("open_redirect", why));
     };
     let browser = Browser::from_cookie(cookie(headers, door.cookies.sign_in_name()))?;
-    let attempt = browser.begin(&to)?;
+    let attempt = browser.begin(&return_path)?;
     let url = provider.authorization_url(&attempt, parameters.get("again").is_some()).await?;
     let mut response = see_other(url.as_str());
     set_cookie(door, &mut response, door.cookies.sign_in_name(), browser.reveal(), SIGN_IN_TIME);

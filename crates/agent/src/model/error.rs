@@ -220,7 +220,7 @@ impl fmt::Display for QuoteSuffix<'_> {
     }
 }
 
-/// The next step after a refusal with this status; empty if the status does not show what is wrong.
+/// The next step after a refusal with this status. Empty if the status does not show the cause.
 struct AdviceSuffix(u16);
 
 impl fmt::Display for AdviceSuffix {

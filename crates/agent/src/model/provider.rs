@@ -188,8 +188,8 @@ impl FromStr for Selector {
         let (provider, model) = selector.split_once('/').unwrap_or((selector, ""));
         let known_provider = Provider::find(provider);
         if known_provider.is_none() && provider != CUSTOM {
-            let given = text::for_line(&text::clip(selector, QUOTE_BYTES)).into_owned();
-            return Err(BadSelector::UnknownProvider { given });
+            let quoted_selector = text::for_line(&text::clip(selector, QUOTE_BYTES)).into_owned();
+            return Err(BadSelector::UnknownProvider { given: quoted_selector });
         }
         let model = match (model, known_provider.and_then(|known| known.default_model)) {
             ("", Some(default)) => default,

@@ -78,14 +78,14 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
 /// Parses the file; `None` when it has only comments.
 pub(crate) fn parse(document: &Document) -> Result<Option<Node>, Box<Problem>> {
     check_texts(document)?;
-    let parsed = parse_to_ast(&document.text, &CollectOptions::default(), &OPTIONS).map_err(|error| {
+    let parse_result = parse_to_ast(&document.text, &CollectOptions::default(), &OPTIONS).map_err(|error| {
         let range = error.range();
         let reason = lower_first(&error.kind().to_string());
         let problem =
             Problem::error(format!("this is not JSON: {reason}")).hint("this file is ignored until it can be read");
         Box::new(document.locate(problem, range.start..range.end))
     })?;
-    parsed.value.map(|value| convert(document, value)).transpose()
+    parse_result.value.map(|value| convert(document, value)).transpose()
 }
 
 /// Finds the object of the servers in `root`.
@@ -197,8 +197,8 @@ fn is_gemini(document: &Document) -> bool {
 /// Adds the type SSE where Gemini CLI implies it: it treats a `url` without a type as SSE, and `httpUrl` as streamable
 /// HTTP (docs/tools/mcp-server.md in google-gemini/gemini-cli).
 fn set_sse_type(entry: &mut Node) {
-    let has = |name: &str| entry.get(name).is_some_and(|member| !matches!(member.node.value, Value::Null));
-    if !has("url") || has("type") || has("httpUrl") {
+    let has_value = |name: &str| entry.get(name).is_some_and(|member| !matches!(member.node.value, Value::Null));
+    if !has_value("url") || has_value("type") || has_value("httpUrl") {
         return;
     }
     let span = entry.span.clone();

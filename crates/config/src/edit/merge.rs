@@ -112,11 +112,11 @@ impl ReturnedEntry<'_> {
     /// the `enabled` of another file. The user did not write that value, so it does not go into this file.
     fn target_fields(&self, current_fields: &Fields) -> (Fields, BTreeSet<String>) {
         // An entry that is not a valid server is compared as it is.
-        let parsed = |entry: &Json| {
+        let parse_fields = |entry: &Json| {
             decoded_fields(self.name, entry).or_else(|| normalized_fields(entry.clone())).unwrap_or_default()
         };
         let (shown_fields, sent_fields, revealed_fields) =
-            (parsed(self.shown_entry), parsed(self.sent_entry), parsed(self.revealed_entry));
+            (parse_fields(self.shown_entry), parse_fields(self.sent_entry), parse_fields(self.revealed_entry));
         let mut target = current_fields.clone();
         let mut changed_fields = BTreeSet::new();
         for field in shown_fields.keys().chain(sent_fields.keys()) {
@@ -180,13 +180,14 @@ impl Merge<'_> {
             let selected: Fields = selected.map(|(field, value)| (field.clone(), value.clone())).collect();
             file.translated(self.name, &Json::Object(selected))
         };
-        let Json::Object(new) = translate(target_fields)? else {
+        let Json::Object(new_members) = translate(target_fields)? else {
             return Err(file.unsafe_edit_error());
         };
         // If the format cannot express the old entry, every new member counts as changed.
-        let old = translate(current_fields).ok().and_then(|old| old.as_object().cloned()).unwrap_or_default();
-        base.retain(|name, _| !old.contains_key(name) || new.contains_key(name));
-        base.extend(new.into_iter().filter(|(name, value)| old.get(name) != Some(value)));
+        let old_members =
+            translate(current_fields).ok().and_then(|members| members.as_object().cloned()).unwrap_or_default();
+        base.retain(|name, _| !old_members.contains_key(name) || new_members.contains_key(name));
+        base.extend(new_members.into_iter().filter(|(name, value)| old_members.get(name) != Some(value)));
         let merged = Json::Object(base);
         // The entry may have been written in a format other than this program's.
         if decoded_fields(self.name, &merged).is_none() {
@@ -249,13 +250,16 @@ impl Merge<'_> {
 
     /// Returns the members of `base` that set `field`: without one of them, the field would have another value.
     fn members_that_set(&self, base: &Fields, field: &str) -> Vec<String> {
-        let before = decoded_fields(self.name, &Json::Object(base.clone())).unwrap_or_default();
+        let fields_with_all = decoded_fields(self.name, &Json::Object(base.clone())).unwrap_or_default();
         let sets_field = |key: &&String| {
             // If the entry is not a server without this member, there is nothing to compare. The member may then set
             // each field that says what kind of server it is, unless the member has the name of another field.
             let may_set = KIND_FIELDS.contains(&field) && !self.current_fields.contains_key(&canonical(key));
-            let after = self.fields_without(base, key);
-            canonical(key) == field || after.map_or(may_set, |after| after.get(field) != before.get(field))
+            let fields_without_member = self.fields_without(base, key);
+            canonical(key) == field
+                || fields_without_member.map_or(may_set, |fields_without_member| {
+                    fields_without_member.get(field) != fields_with_all.get(field)
+                })
         };
         base.keys().filter(sets_field).cloned().collect()
     }

@@ -323,10 +323,10 @@ impl super::EditableFile for TomlFile {
             Body::Table(table) => {
                 let table_text = self.new_table(old_entry.format, name, entry)?;
                 let blocks = self.blocks(table);
-                let (first, others) = blocks.split_first().ok_or_else(|| self.unsafe_edit_error())?;
-                let others: Vec<Block> = others.iter().map(|block| with_blank_line(text, block)).collect();
-                let mut new_text = cut(text, &others);
-                new_text.replace_range(first.clone(), &table_text);
+                let (first_block, other_blocks) = blocks.split_first().ok_or_else(|| self.unsafe_edit_error())?;
+                let other_blocks: Vec<Block> = other_blocks.iter().map(|block| with_blank_line(text, block)).collect();
+                let mut new_text = cut(text, &other_blocks);
+                new_text.replace_range(first_block.clone(), &table_text);
                 Ok(new_text)
             }
             Body::Inline(table, _) => {
@@ -444,8 +444,9 @@ fn content_end(table: &Table) -> usize {
 
 /// Extends `block` by the blank line before it, if there is one.
 fn with_blank_line(text: &str, block: &Block) -> Block {
-    let before = &text[..block.start];
-    let blank_line_bytes = if before.ends_with("\r\n\r\n") { 2 } else { usize::from(before.ends_with("\n\n")) };
+    let text_before = &text[..block.start];
+    let blank_line_bytes =
+        if text_before.ends_with("\r\n\r\n") { 2 } else { usize::from(text_before.ends_with("\n\n")) };
     block.start - blank_line_bytes..block.end
 }
 

@@ -12,7 +12,7 @@ use crate::placeholder::{BareName, closing_brace, is_variable_name, name_length}
 /// The maximum number of bytes of an input's description that a note repeats.
 const MAX_DESCRIPTION: usize = 100;
 
-/// Translates the texts of one entry, and notes what the user should know.
+/// Translates the texts of one entry, and collects notes for the user.
 pub(super) struct TextTranslator<'a> {
     origin: &'a Origin<'a>,
     pub(super) notes: Vec<String>,

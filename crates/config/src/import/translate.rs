@@ -322,8 +322,9 @@ impl Translation<'_> {
 
     /// Adds the type of the server, if the entry has a type or an address. A server with a command needs none.
     fn add_type(&mut self) {
-        let has = |name: &str| self.fields.iter().any(|member| member.name == name);
-        let (has_command, url) = (has("command"), self.fields.iter().find(|member| member.name == "url").cloned());
+        let has_field = |name: &str| self.fields.iter().any(|member| member.name == name);
+        let (has_command, url) =
+            (has_field("command"), self.fields.iter().find(|member| member.name == "url").cloned());
         let Some(type_member) = self.type_member.take() else {
             // If the entry has both a program and an address, `decode` will report that.
             if let (false, Some(url), Some((_, transport))) = (has_command, &url, self.address) {

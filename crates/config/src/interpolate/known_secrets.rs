@@ -206,9 +206,9 @@ impl KnownSecrets {
     fn unfinished_start(&self, text: &str) -> usize {
         let search_start = text.floor_char_boundary(text.len().saturating_sub(self.longest_form));
         let is_unfinished = |start: &usize| {
-            let rest = &text[*start..];
-            let next = self.forms.range::<str, _>((Bound::Excluded(rest), Bound::Unbounded)).next();
-            next.is_some_and(|(form, _)| form.starts_with(rest))
+            let text_end = &text[*start..];
+            let next_form = self.forms.range::<str, _>((Bound::Excluded(text_end), Bound::Unbounded)).next();
+            next_form.is_some_and(|(form, _)| form.starts_with(text_end))
         };
         text[search_start..]
             .char_indices()

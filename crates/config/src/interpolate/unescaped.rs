@@ -91,9 +91,9 @@ impl Unescaped {
 
     /// Like [`Self::original_position`], for a range that is not empty.
     pub(super) fn original_range(&self, range: &Range<usize>) -> Range<usize> {
-        let next = self.parts.partition_point(|(start, _)| *start < range.end);
-        let (start, original) = self.parts[next - 1];
-        let end = match self.parts.get(next) {
+        let next_part = self.parts.partition_point(|(start, _)| *start < range.end);
+        let (start, original) = self.parts[next_part - 1];
+        let end = match self.parts.get(next_part) {
             Some((end, original_end)) if *end == range.end => *original_end,
             _ => original + (range.end - start),
         };
@@ -103,10 +103,10 @@ impl Unescaped {
     /// Returns the position in [`Self::text`] of the byte `offset` of the original. If the byte is inside an escape,
     /// returns the position of the decoded character.
     pub(super) fn position(&self, offset: usize) -> usize {
-        let next = self.parts.partition_point(|(_, original)| *original <= offset);
-        let (start, original) = self.parts[next - 1];
+        let next_part = self.parts.partition_point(|(_, original)| *original <= offset);
+        let (start, original) = self.parts[next_part - 1];
         // `text` lacks an escape that is cut off at the end of the original, and `offset` may be in that escape.
-        if self.is_escape(next - 1) { start } else { (start + (offset - original)).min(self.text.len()) }
+        if self.is_escape(next_part - 1) { start } else { (start + (offset - original)).min(self.text.len()) }
     }
 
     /// Returns the start of the escape in the original that begins before the byte `offset` and contains it.
@@ -117,8 +117,8 @@ impl Unescaped {
     }
 
     fn is_escape(&self, part: usize) -> bool {
-        let ((start, original), next) = (self.parts[part], self.parts.get(part + 1));
-        next.is_some_and(|(end, original_end)| end - start != original_end - original)
+        let ((start, original), next_part) = (self.parts[part], self.parts.get(part + 1));
+        next_part.is_some_and(|(end, original_end)| end - start != original_end - original)
     }
 }
 

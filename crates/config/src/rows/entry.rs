@@ -243,7 +243,7 @@ const TOOLS_AND_RETRIES: &[Row] = &[
         .otherwise("none"),
 ];
 
-/// The values of `type`. The words after `sse` are those of other programs; the last two are opencode's.
+/// The values of `type`. The words after `sse` come from other programs, the last two from opencode.
 const TYPES: &[&str] =
     &["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http", "local", "remote"];
 

@@ -130,7 +130,7 @@ impl LogExport<'_> {
     async fn write_all(&mut self) -> Result<(), ExportError> {
         loop {
             let (pending, is_new) = match self.unfinished_head() {
-                Some(pending) => (pending, false),
+                Some(unfinished) => (unfinished, false),
                 None => match self.plan().await? {
                     Some(planned) => (planned, true),
                     None => return Ok(()),
@@ -207,7 +207,7 @@ impl LogExport<'_> {
 
     /// Writes the objects of a head, and then the head. Returns `false` if the store has deleted rows of the objects.
     async fn write(&mut self, SignedHead { head, key, text }: &SignedHead) -> Result<bool, ExportError> {
-        let after = head.after().ok_or(ExportError::Unwritable)?;
+        let chain_start = head.after().ok_or(ExportError::Unwritable)?;
         // The public key comes first, because its file always has the same content: an object store may use the first
         // file to find out whether its service would overwrite files.
         if *self.exporter.written_key.borrow() != Some(*key) {
@@ -215,13 +215,14 @@ impl LogExport<'_> {
             self.exporter.written_key.send_replace(Some(*key));
         }
         if !head.objects.is_empty() {
-            let mut reader = RowReader::starting_after(self.store, Some(after)).await?;
+            let mut reader = RowReader::starting_after(self.store, Some(chain_start)).await?;
             for object in &head.objects {
                 let row_count = object.last.saturating_sub(object.first).saturating_add(1);
                 // The head says where the object ends, so only the number of rows limits it.
                 let bounds = ObjectBounds { rows: usize::try_from(row_count).unwrap_or(usize::MAX), bytes: usize::MAX };
                 let prepared = reader.next_object(self.log, bounds).await?;
-                let Some(prepared) = prepared.filter(|prepared| reader.after == after && prepared.object == *object)
+                let Some(prepared) =
+                    prepared.filter(|prepared| reader.after == chain_start && prepared.object == *object)
                 else {
                     return Ok(false);
                 };

@@ -259,8 +259,8 @@ impl AuditExporter {
     fn note_failure(&mut self, log: Option<&LogName>, subject: &str, why: &str) {
         self.status.failures.fetch_add(1, Ordering::Relaxed);
         if self.failing_logs.insert(log.cloned()) {
-            let to = &self.exporter.name;
-            tracing::warn!("{subject} not exported to {to}: {why}");
+            let exporter_name = &self.exporter.name;
+            tracing::warn!("{subject} not exported to {exporter_name}: {why}");
         }
     }
 

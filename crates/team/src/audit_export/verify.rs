@@ -155,12 +155,12 @@ impl<'a> Verification<'a> {
     fn compare_with_previous(&mut self, name: &str, head: &Head, after: ChainEnd) {
         let previous_number = self.previous.as_ref().map_or(0, |(number, _)| *number);
         if head.number != previous_number + 1 {
-            let (log, last) = (self.report.log.to_string(), head.number.saturating_sub(1));
-            let missing = match previous_number + 1 == last {
-                true => format!("has no right head {last}"),
-                false => format!("has no right heads {} to {last}", previous_number + 1),
+            let (log, last_missing) = (self.report.log.to_string(), head.number.saturating_sub(1));
+            let missing_heads = match previous_number + 1 == last_missing {
+                true => format!("has no right head {last_missing}"),
+                false => format!("has no right heads {} to {last_missing}", previous_number + 1),
             };
-            self.add_problem(&log, missing);
+            self.add_problem(&log, missing_heads);
             return;
         }
         let previous_hash = self.previous.as_ref().map(|(_, hash)| hash.clone());
@@ -169,8 +169,11 @@ impl<'a> Verification<'a> {
         }
         match self.chain_end {
             Some(end) if after.seq > end.seq => {
-                let (from, to) = (end.seq + 1, after.seq);
-                self.add_problem(name, format!("rows {from} to {to} were deleted before they were exported"));
+                let (first_row, last_row) = (end.seq + 1, after.seq);
+                self.add_problem(
+                    name,
+                    format!("rows {first_row} to {last_row} were deleted before they were exported"),
+                );
             }
             Some(end) if after != end => self.add_problem(name, "does not go on where the head before it ended"),
             _ => {}
@@ -225,11 +228,11 @@ impl<'a> Verification<'a> {
 fn follow_rows(content: &[u8], after: Option<ChainEnd>, object: &NamedObject) -> Result<ChainEnd, String> {
     let mut end = after;
     for line in content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        // A line that is no text follows from no row.
+        // A line that is not UTF-8 becomes empty, so the check below rejects it.
         let line = std::str::from_utf8(line).unwrap_or_default();
-        let next = end.map_or_else(|| ChainEnd::after_unchecked_line(line), |end| end.after_line(line));
+        let next_end = end.map_or_else(|| ChainEnd::after_unchecked_line(line), |end| end.after_line(line));
         let row = end.map_or(object.first, |end| end.seq + 1);
-        end = Some(next.ok_or_else(|| format!("row {row} does not follow from the one before it"))?);
+        end = Some(next_end.ok_or_else(|| format!("row {row} does not follow from the one before it"))?);
     }
     end.filter(|end| end.seq == object.last).ok_or_else(|| format!("does not end with row {}", object.last))
 }

@@ -104,18 +104,18 @@ pub(super) async fn find_reply_target(
     Ok(Some(ReplyTarget { client, redirect_uri, state }))
 }
 
-/// Reads what the client asks for: a code, with PKCE by S256.
+/// Reads the request of the client: for a code, with PKCE by S256.
 pub(super) fn consent_request(
     door: &FrontDoor,
     reply_target: ReplyTarget,
     parameters: &Parameters,
 ) -> Result<ConsentRequest, ClientError> {
-    let parsed = read_scope_and_challenge(parameters).and_then(|(scope, challenge)| {
+    let scope_challenge_and_resource = read_scope_and_challenge(parameters).and_then(|(scope, challenge)| {
         // The parameter `resource` (RFC 8707) names the MCP endpoint for which the tokens will be valid.
         let endpoint = door.endpoint_in(parameters).map_err(|why| ("invalid_target", why))?;
         Ok((scope, challenge, door.resource(endpoint)))
     });
-    match parsed {
+    match scope_challenge_and_resource {
         Ok((scope, challenge, resource)) => Ok(ConsentRequest { reply_target, scope, challenge, resource }),
         Err((code, why)) => Err(ClientError { reply_target, code, why }),
     }

@@ -201,7 +201,7 @@ fn endpoint_mismatch(door: &FrontDoor, grant: &Grant, requested: Option<Endpoint
     is_other.then_some("the person allowed another MCP endpoint than the parameter resource names")
 }
 
-/// Creates an access token of `grant`. Returns it, and what the store keeps of it.
+/// Creates an access token of `grant`. Returns the token, and the data for the store.
 fn access_token(door: &FrontDoor, grant: &Grant) -> Result<(Secret, NewToken), Failure> {
     // The address of the team may have changed after the user agreed.
     let endpoint = door.endpoint_of(&grant.resource).ok_or_else(|| {
@@ -215,7 +215,7 @@ fn access_token(door: &FrontDoor, grant: &Grant) -> Result<(Secret, NewToken), F
         client: Some(grant.client.clone()),
         family: Some(grant.family.clone()),
         profile: endpoint.profile().map(ToOwned::to_owned),
-        // Never `None` (no end), because the time of now never overflows.
+        // Never `None` (no end): the current time plus this lifetime cannot overflow.
         ends_at: Utc::now().checked_add_signed(ACCESS_TOKEN_LIFETIME),
     };
     Ok((secret, token))
@@ -225,8 +225,9 @@ fn access_token(door: &FrontDoor, grant: &Grant) -> Result<(Secret, NewToken), F
 async fn issue_tokens(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -> Result<Response, Failure> {
     let (secret, token) = access_token(door, grant)?;
     let owner = MemberIdentity { issuer: grant.member.issuer(), subject: grant.member.subject() };
-    let stored = door.store.keep_token(owner, &token, &caller_of(&grant.member, Some(&grant.client_name))).await?;
-    if stored.is_none() {
+    let stored_token =
+        door.store.keep_token(owner, &token, &caller_of(&grant.member, Some(&grant.client_name))).await?;
+    if stored_token.is_none() {
         return Err(
             Failure::new("invalid_grant", "this member is no longer one of the team").with_member(&grant.member)
         );

@@ -117,13 +117,13 @@ impl Meter {
     /// Returns how long to wait before more can be used. `None` if more can be used now. Call [`Self::advance`] before.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
-        let missing = self.used + 1.0 - limit_of(self.quota);
-        if missing <= TOLERANCE {
+        let missing_amount = self.used + 1.0 - limit_of(self.quota);
+        if missing_amount <= TOLERANCE {
             return None;
         }
         Some(match self.quota.window() {
             Window::AtOnce => RETRY_AFTER,
-            Window::Minute => Duration::from_secs_f64(missing * 60.0 / limit_of(self.quota)),
+            Window::Minute => Duration::from_secs_f64(missing_amount * 60.0 / limit_of(self.quota)),
             _ => self.renews_at().and_then(|end| (end - self.measured_at).to_std().ok()).unwrap_or(RETRY_AFTER),
         })
     }

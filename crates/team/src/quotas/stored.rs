@@ -11,7 +11,7 @@ use toolrack_store::{QuotaUse, Store, StoreError};
 
 use super::{Counts, Inner, Meter, Meters, TenantQuotas};
 
-/// The longest time between two writes. A process that is killed loses what it counted since the last write.
+/// The longest time between two writes. A killed process loses its counts since the last write.
 const WRITE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The amounts are written sooner if more than this fraction of a quota was used since the last write.

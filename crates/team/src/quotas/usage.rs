@@ -93,14 +93,14 @@ impl TenantQuotas {
             usage_of_meters(Holder::of_member(&member.principal), &member.meters, now).collect::<Vec<_>>()
         };
         usage.extend(members.into_iter().flat_map(usage_of_member));
-        // All stored amounts of a holder have its name, so the first one is enough to know it.
-        let mut stored: Vec<_> = counts
+        // All stored amounts of a holder have its name, so take the name from the first one.
+        let mut stored_members: Vec<_> = counts
             .stored
             .iter()
             .filter_map(|(holder, uses)| Some((holder.strip_prefix(MEMBER_PREFIX)?, uses)))
             .collect();
-        stored.sort_by_key(|(key, uses)| (uses.first().and_then(|quota_use| quota_use.name.as_deref()), *key));
-        usage.extend(stored.into_iter().flat_map(|(key, uses)| {
+        stored_members.sort_by_key(|(key, uses)| (uses.first().and_then(|quota_use| quota_use.name.as_deref()), *key));
+        usage.extend(stored_members.into_iter().flat_map(|(key, uses)| {
             let name = uses.first().and_then(|quota_use| quota_use.name.clone());
             let key = key.to_owned();
             let meters = Meters::new(&self.0.limits.each_member, now).with_stored(Some(uses), now);
@@ -116,8 +116,8 @@ impl TenantQuotas {
         let counts = self.0.counts.lock();
         let meters = counts.by_member.get(&membership(member)).map(|member| member.meters.clone());
         let meters = meters.unwrap_or_else(|| {
-            let stored = counts.stored.get(&stored_member_holder(member)).map(Vec::as_slice);
-            Meters::new(&self.0.limits.each_member, now).with_stored(stored, now)
+            let stored_uses = counts.stored.get(&stored_member_holder(member)).map(Vec::as_slice);
+            Meters::new(&self.0.limits.each_member, now).with_stored(stored_uses, now)
         });
         let member_usage = usage_of_meters(Holder::of_member(member), &meters, now).collect::<Vec<_>>();
         [member_usage, self.0.shared_usage(&counts, now)].concat()
@@ -139,9 +139,9 @@ impl TenantQuotas {
             // A time in the future comes from a clock that was wrong.
             Some(Usage::of(holder, Meter::new(quota, quota_use.used, quota_use.at.min(now)), now))
         };
-        let mut stored: Vec<_> = counts.stored.values().flatten().collect();
-        stored.sort_by_key(|quota_use| (quota_use.holder.as_str(), quota_use.quota.as_str()));
-        usage.extend(stored.into_iter().filter_map(usage_of_profile));
+        let mut stored_uses: Vec<_> = counts.stored.values().flatten().collect();
+        stored_uses.sort_by_key(|quota_use| (quota_use.holder.as_str(), quota_use.quota.as_str()));
+        usage.extend(stored_uses.into_iter().filter_map(usage_of_profile));
         usage
     }
 }
