@@ -120,8 +120,9 @@ pub trait Front: Send {
     /// Handles an event. Must not block.
     fn on_event(&mut self, event: TurnEvent<'_>);
 
-    /// Stores the messages that a step has added to the turn, before the next step begins. A step adds at most one
-    /// message of the model, the results of the calls of one answer, or both if the turn has rejected all these calls.
+    /// Stores the messages that a step has added to the turn, before the next step begins. A step adds one message of
+    /// the model at most, or the results of the calls of one answer. It adds both if the turn has rejected all these
+    /// calls.
     ///
     /// # Errors
     /// [`NotStored`], which ends [`Agent::run`].

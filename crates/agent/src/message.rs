@@ -212,7 +212,7 @@ pub enum Block {
 }
 
 /// Conceals each unsigned piece of `text`, and sets the lengths of the pieces in `blocks` to the new ones. Returns
-/// `None` if the pieces do not make up this text, or if a secret begins in one unsigned piece and ends in a later one.
+/// `None` if the pieces do not make up this text, or if a secret extends over several unsigned pieces.
 fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> String) -> Option<String> {
     let (mut remaining_text, mut concealed) = (text, String::new());
     // The text of the unsigned pieces since the last signed one, first unchanged, then with each piece concealed

@@ -181,9 +181,10 @@ impl Interpolate {
         self
     }
 
-    /// Returns `text` with `***` in place of every secret that a server has received so far. A secret is the value of a
-    /// variable, a header or a placeholder whose name marks it as a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`,
-    /// …), and each part that [`redact()`](crate::redact()) hides in arguments, values and URLs. Secrets are also found
+    /// Returns `text` with `***` in place of every secret that a server has received so far. Secrets are the
+    /// values of variables, headers and placeholders with the name of a secret (`API_TOKEN`, `OPENAI_KEY`,
+    /// `Authorization`, …). So is each part that [`redact()`](crate::redact()) hides in arguments, values and URLs.
+    /// Secrets are also found
     /// in JSON at any depth; secrets of 8 bytes or more are also found in base64, hex or percent-encoding, even across
     /// line breaks of the encoder.
     ///

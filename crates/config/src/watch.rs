@@ -45,8 +45,8 @@ const MAX_WATCH_ATTEMPTS: usize = 3;
 /// programs of a user together (`fs.inotify.max_user_instances` and `max_user_watches`).
 const POLL_INTERVAL_WITHOUT_WATCH: Duration = Duration::from_millis(600);
 
-/// Watches the files of any number of readers, in one thread and with one watch of the system, until the watcher and
-/// all its [`Watch`]es are dropped.
+/// Watches the files of any number of readers, in one thread and with one watch of the system. Stops when the watcher
+/// and all its [`Watch`]es are dropped.
 ///
 /// The watcher watches folders, because editors replace files, and also the folders above them, because a folder can be
 /// replaced as well. If the folder of a file does not exist yet, it watches the nearest existing folder above. If a

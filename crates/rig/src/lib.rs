@@ -14,10 +14,10 @@
 //! # }
 //! ```
 //!
-//! A [`Snapshot`] holds a selection of the tools at one moment. Each call of such a tool goes through [`Host::call`]
-//! and nothing else, so the host's gate (which decides about calls), its asker (which asks the user) and its bounds
-//! hold for a Rig agent as for every caller. When the host's catalog changes, a new snapshot has the new tools: hand
-//! these to `ManagedToolSink::reconcile_managed_tools`. The module `result` translates the outcome of a call.
+//! A [`Snapshot`] holds a selection of the tools at one moment. Each call of such a tool goes only through
+//! [`Host::call`]. So the host's rules apply to a Rig agent as to every caller: its gate (which decides about calls),
+//! its asker (which asks the user) and its bounds. When the host's catalog changes, a new snapshot has the new tools:
+//! hand these to `ManagedToolSink::reconcile_managed_tools`. The module `result` translates the outcome of a call.
 
 mod result;
 

@@ -2,10 +2,10 @@
 //! logs there.
 //!
 //! Each log has a chain of hashes in the database. The exporter writes new rows into objects (files), as the lines of
-//! JSON that `toolrack audit export` prints. After the objects it writes a [`Head`]: a signed file that names the log,
-//! the last row of its chain with the hash of that row, the hash of each object since the previous head, and the hash
-//! of the previous head. The signature is a JWS in compact form. Only the daemon has the key; its public half is beside
-//! the objects.
+//! JSON that `toolrack audit export` prints. After the objects it writes a [`Head`], a signed file. It names the log,
+//! and the last row of its chain with the hash of that row. It also has the hash of each object since the previous
+//! head, and the hash of that head. The signature is a JWS in compact form. Only the daemon has the key; its public
+//! half is beside the objects.
 //!
 //! The exporter never writes an object twice with different content: the database stores a head before the exporter
 //! writes any of its objects. So a process that takes over after a crash writes exactly the same objects again, which

@@ -269,37 +269,44 @@ impl Authority {
     /// Checks a token whose hash the store may have.
     async fn prove_stored(&self, hash: TokenHash) -> Result<Option<ProvedToken>, Unavailable> {
         // The store alone proves this token.
-        let signed_claims = None;
-        self.read_and_cache(hash, signed_claims).await
+        let signed_principal = None;
+        self.read_and_cache(hash, signed_principal).await
     }
 
     /// Checks a token that one of the issuers may have signed.
     async fn prove_signed(&self, issuers: &Issuers, token: &str) -> Result<Option<ProvedToken>, Unavailable> {
-        let Some(signed) = issuers.verify(token).await.map_err(Unavailable::Issuer)? else { return Ok(None) };
-        self.read_and_cache(TokenHash::of(token), Some(signed)).await
+        let Some(signed_principal) = issuers.verify(token).await.map_err(Unavailable::Issuer)? else { return Ok(None) };
+        self.read_and_cache(TokenHash::of(token), Some(signed_principal)).await
     }
 
-    /// Reads the proof of a token from the store. For a token that an issuer has `signed`, the store has only one fact:
-    /// how many times the person was removed from the team.
-    async fn read_proof(&self, hash: TokenHash, signed: Option<&ProvedPrincipal>) -> Result<Option<Proof>, StoreError> {
-        let Some(signed) = signed else { return Ok(self.store.team_token(hash).await?.map(Proof::Stored)) };
-        let person = signed.principal.person_key();
+    /// Reads the proof of a token from the store. For a token of an issuer, which proves `signed_principal`, the store
+    /// has only one fact: how many times the person was removed from the team.
+    async fn read_proof(
+        &self,
+        hash: TokenHash,
+        signed_principal: Option<&ProvedPrincipal>,
+    ) -> Result<Option<Proof>, StoreError> {
+        let Some(signed_principal) = signed_principal else {
+            return Ok(self.store.team_token(hash).await?.map(Proof::Stored));
+        };
+        let person = signed_principal.principal.person_key();
         let memberships = self.store.memberships(std::slice::from_ref(&person)).await?;
         // The store leaves out people who were never removed.
         let membership = memberships.get(&person).copied().unwrap_or_default();
-        let principal = signed.principal.clone().in_membership(membership);
-        Ok(Some(Proof::Signed(ProvedPrincipal { principal, ..signed.clone() })))
+        let principal = signed_principal.principal.clone().in_membership(membership);
+        Ok(Some(Proof::Signed(ProvedPrincipal { principal, ..signed_principal.clone() })))
     }
 
     /// Reads the proof of a token, and keeps it in memory for the version of the team from which it was read.
     async fn read_and_cache(
         &self,
         hash: TokenHash,
-        signed: Option<ProvedPrincipal>,
+        signed_principal: Option<ProvedPrincipal>,
     ) -> Result<Option<ProvedToken>, Unavailable> {
         for _ in 0..MAX_READS {
             let version = self.cache.lock().version;
-            let Some(proof) = self.read_proof(hash, signed.as_ref()).await.map_err(Unavailable::Store)? else {
+            let Some(proof) = self.read_proof(hash, signed_principal.as_ref()).await.map_err(Unavailable::Store)?
+            else {
                 return Ok(None);
             };
             let mut cache = self.cache.lock();

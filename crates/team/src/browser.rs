@@ -60,15 +60,16 @@ pub(crate) fn is_from_origin(headers: &HeaderMap, url: &Url) -> bool {
     is_absent_or(ORIGIN.as_str(), &url.origin().ascii_serialization()) && is_absent_or("sec-fetch-site", "same-origin")
 }
 
-/// Returns the path and query of `to`, the address to which a browser goes after its sign-in. Returns `None` if `to`
-/// leads to another origin than that of `url`, or to the sign-in itself.
-pub(crate) fn return_path(url: &Url, to: &str) -> Option<String> {
+/// Returns the path and query of `requested_path`, the address to which a browser goes after its sign-in. Returns
+/// `None` if the address has another origin than `url`, or leads to the sign-in itself.
+pub(crate) fn return_path(url: &Url, requested_path: &str) -> Option<String> {
     // Browsers read a backslash as a slash, and the text after two slashes as a host.
-    let is_plain_text = to.len() <= MAX_RETURN_PATH && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    if !is_plain_text || !to.starts_with('/') || to.starts_with("//") {
+    let is_plain_text = requested_path.len() <= MAX_RETURN_PATH
+        && requested_path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if !is_plain_text || !requested_path.starts_with('/') || requested_path.starts_with("//") {
         return None;
     }
-    let target = url.join(to).ok().filter(|target| target.origin() == url.origin())?;
+    let target = url.join(requested_path).ok().filter(|target| target.origin() == url.origin())?;
     if target.path().starts_with("//") || target.path().starts_with("/sign-") {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Sends requests to the providers and clients of a team. Limits the size and the time of an answer, follows no
-//! redirects, and connects only to addresses that the egress rules (the operator's rules for outgoing requests) allow.
+//! Sends requests to the providers and clients of a team. Limits the size and the time of an answer, and follows no
+//! redirects. Connects only to addresses that the egress rules allow: the operator's rules for outgoing requests.
 
 use std::time::Duration;
 

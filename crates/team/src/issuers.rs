@@ -135,8 +135,8 @@ impl Issuers {
         if token_type != "at+jwt" && !has_access_claims(&jwt) {
             return Err(StatementError::invalid("it is not an access token"));
         }
-        // A client with such a token has to prove with each request that it has a key (RFC 7800), so that a thief
-        // cannot use the token. The MCP endpoint does not check such proofs.
+        // A client with such a token has to prove in each request that it has a key (RFC 7800). Then a thief cannot use
+        // the token. But the MCP endpoint does not check such proofs.
         if jwt.contains_key("cnf") {
             return Err(StatementError::invalid(
                 "it is bound to a key of its client, and only bearer tokens are served here",

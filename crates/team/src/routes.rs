@@ -26,8 +26,8 @@ impl FrontDoor {
     /// - `/sign-in`, `/sign-in/back` and `/sign-out` (OpenID Connect).
     ///
     /// None of them needs a token of the daemon. The body of a request has at most 32 KiB. If no provider signs people
-    /// in, the router has only `/sign-in`, which says so, and for a team with trusted issuers the metadata of the
-    /// resource.
+    /// in, the router has only `/sign-in`, with a page that says so. For a team with trusted issuers, it also has the
+    /// metadata of the resource.
     pub fn router(self: &Arc<Self>) -> Router {
         let mut router = Router::new().route("/sign-in", get(sign_in::begin));
         if !self.authorization_servers().is_empty() {

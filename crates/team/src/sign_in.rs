@@ -145,7 +145,7 @@ async fn finish_sign_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> R
         SignInFailure::NotAMember(error, text::for_line(&text::clip(person, 200)).into_owned())
     })?;
     let session = begin_session(door, headers, &member).await?;
-    let mut response = see_other(&returned_attempt.to);
+    let mut response = see_other(&returned_attempt.return_path);
     set_cookie(door, &mut response, door.cookies.session_name(), session.reveal(), SESSION_TIME);
     Ok(response)
 }
@@ -167,8 +167,8 @@ fn attempt_of_browser(
     })?;
     let returned_attempt =
         browser.find_attempt(state).ok_or_else(|| refused("this sign-in did not begin in this browser"))?;
-    match return_path(&door.team.url, &returned_attempt.to) {
-        Some(to) => Ok(ReturnedAttempt { to, ..returned_attempt }),
+    match return_path(&door.team.url, &returned_attempt.return_path) {
+        Some(return_path) => Ok(ReturnedAttempt { return_path, ..returned_attempt }),
         None => Err(refused("the address after this sign-in does not belong to this server")),
     }
 }

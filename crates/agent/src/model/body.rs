@@ -145,8 +145,8 @@ pub(super) fn arguments_text(call: &ToolCallData) -> String {
 const MAX_NAME_BYTES: usize = 128;
 
 /// Returns the name of a called tool as it goes back to the provider. A model may write any name, such as
-/// `multi_tool_use.parallel` or none. But a provider refuses a conversation with a name that is empty, too long, or has
-/// other characters than ASCII letters, digits, `_`, `-` and `other_allowed_chars`.
+/// `multi_tool_use.parallel` or none. But a provider refuses a conversation with an empty or too long name. It also
+/// refuses names with characters other than ASCII letters, digits, `_`, `-` and `other_allowed_chars`.
 pub(super) fn call_name<'a>(name: &'a str, other_allowed_chars: &[char]) -> Cow<'a, str> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-') || other_allowed_chars.contains(&c);
     if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_allowed) {

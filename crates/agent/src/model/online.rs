@@ -193,8 +193,8 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
                 transport::secret_header(name, &value).map_err(|_| "the key has forbidden characters".to_owned())?;
             headers.insert(name, value);
         }
-        // A missing key is an error only at the provider's own host, because a user's own server may need none, and
-        // only without further headers, because one of them may hold the credentials.
+        // A missing key is an error only at the provider's own host, because a user's own server may need none. With
+        // further headers, it is no error either, because one of them may have the credentials.
         _ => {
             let provider = super::provider::PROVIDERS.iter().find(|provider| provider.name == settings.provider);
             let provider_of_host =

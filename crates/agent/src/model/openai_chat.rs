@@ -201,8 +201,8 @@ impl OpenAiChat {
     }
 }
 
-/// Returns whether to send a message. Providers refuse a message of the model that has neither text nor calls, which is
-/// left of an answer that was cut while the model thought.
+/// Returns whether to send a message. Providers refuse a message of the model without text and calls. Such a message
+/// remains if an answer was cut while the model thought.
 fn has_text_or_calls(message: &Message) -> bool {
     message.role != Role::Assistant || !message.content.trim().is_empty() || !message.calls().is_empty()
 }
@@ -443,8 +443,8 @@ impl Decoder {
                 None => id.is_empty() || started_call.id == id,
             }),
         };
-        // Some servers give every call the index 0, or no index. Then a piece begins a new call if it has a new id, or
-        // if its arguments are an object that begins after the end of another object.
+        // Some servers give every call the index 0, or no index. Then a piece begins a new call if it has a new id. It
+        // also does if its arguments begin an object, and the object of the previous call has ended.
         let is_new = started_call.is_none_or(|started_call| {
             let follows_complete_call = arguments.trim_start().starts_with('{')
                 && self.draft.arguments(started_call.piece).is_some_and(|earlier| earlier.trim_end().ends_with('}'));

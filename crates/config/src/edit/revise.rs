@@ -30,9 +30,9 @@ pub struct Revision<'a> {
 /// are never shown, and stay, too. A changed field is written in place, under the name and in the form that it
 /// has in the file; if that form cannot express the new value, it is written in Toolrack's own form.
 ///
-/// A text with `***` keeps the value that the file has at the same place, so that the editor needs no secret and none
-/// gets lost. It is an error if the file has no such value or more than one candidate, or if [`add`](super::add())
-/// would refuse the entry. An entry with errors, which the editor could not show, is replaced as a whole.
+/// A text with `***` keeps the value that the file has at the same place, so the editor needs no secrets. It is an
+/// error if the file has no such value or more than one candidate, or if [`add`](super::add()) would refuse the entry.
+/// An entry with errors, which the editor could not show, is replaced as a whole.
 ///
 /// Blocks up to 5 s while another process edits the file.
 ///

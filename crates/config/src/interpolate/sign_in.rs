@@ -1,5 +1,5 @@
-//! Fills in the placeholders such as `${SECRET}` in the settings with which Toolrack signs in to a server (`oauth`),
-//! and reads the files that these settings name.
+//! Prepares the settings for the sign-in to a server (`oauth`). Fills in their placeholders such as `${SECRET}`, and
+//! reads the files that they name.
 
 use std::{fs::File, io::Read as _, path::Path};
 

@@ -47,10 +47,10 @@ impl Unwrapped {
         Some(unwrapped)
     }
 
-    /// Adds `part`, and leaves out the break after it. The original continues at `next`.
-    fn leave_out(&mut self, part: &str, next: usize) {
+    /// Adds `part`, and leaves out the break after it. The original continues at `next_position`.
+    fn leave_out(&mut self, part: &str, next_position: usize) {
         self.text.push_str(part);
-        self.parts.push((self.text.len(), next));
+        self.parts.push((self.text.len(), next_position));
     }
 
     /// Returns the text without the breaks.
@@ -85,10 +85,10 @@ fn is_encoded(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte)
 }
 
-/// Returns the start of the next break at or after `from`. The spaces before a break belong to it.
-fn next_break(bytes: &[u8], from: usize) -> Option<usize> {
-    let line_end = from + bytes[from..].iter().position(|byte| is_break(*byte))?;
-    let spaces = bytes[from..line_end].iter().rev().take_while(|byte| is_space(**byte)).count();
+/// Returns the start of the next break at or after `start`. The spaces before a break belong to it.
+fn next_break(bytes: &[u8], start: usize) -> Option<usize> {
+    let line_end = start + bytes[start..].iter().position(|byte| is_break(*byte))?;
+    let spaces = bytes[start..line_end].iter().rev().take_while(|byte| is_space(**byte)).count();
     Some(line_end - spaces)
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A user may be in any folder, also in a repository that was just cloned. Package runners and interpreters read files
 //! of their working folder: `node_modules/.bin`, `.npmrc`, `uv.toml`, a module. So the program of a user's entry runs
-//! in a folder of its own. If a word of the entry names something in the working folder, the entry depends on that
-//! folder, and waits until the user has agreed to run it there.
+//! in a folder of its own. But an entry depends on the working folder if one of its words names a file there. Such an
+//! entry waits until the user has agreed to run it in that folder.
 
 use std::{
     collections::BTreeMap,

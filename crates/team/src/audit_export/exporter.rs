@@ -1,7 +1,7 @@
-//! Exports the new rows of one log: writes them as objects (files), and then a head: a signed file that names the
+//! Exports the new rows of one log. Writes them as objects (files), and then a head: a signed file that names the
 //! objects.
 //!
-//! A round plans a head first and stores it in the database, so that after a crash the next process writes the same
+//! A round first plans a head, and stores the head in the database. So after a crash, the next process writes the same
 //! head and the same objects.
 
 use std::{sync::Arc, time::Duration};

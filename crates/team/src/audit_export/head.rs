@@ -1,5 +1,5 @@
-//! Signs and reads heads. A head is a signed statement about an exported audit log. It says with which row and hash the
-//! log ended at some time, and lists the objects (files) with the rows since the head before it.
+//! Signs and reads heads. A head is a signed statement about an exported audit log at some time. It names the last row
+//! of the log with its hash, and lists the objects (files) with the rows since the previous head.
 
 use std::fmt;
 

@@ -292,7 +292,7 @@ fn bucket_of(s3: &S3Table, name: &str) -> Result<Bucket, String> {
     let (endpoint, style) = match &s3.endpoint {
         Some(endpoint) => (Ok(endpoint.clone()), UrlStyle::Path),
         None => {
-            // The certificate of AWS covers only one label before the host, so a bucket's name with a dot cannot be a
+            // The certificate of AWS covers only one label before the host. So a bucket's name with a dot cannot be a
             // part of the host's name.
             let style = if name.contains('.') { UrlStyle::Path } else { UrlStyle::VirtualHost };
             (Url::parse(&format!("https://s3.{region}.amazonaws.com")), style)
@@ -310,7 +310,7 @@ fn error_code(body: &[u8]) -> Option<String> {
     rest.split_once("</Code>").map(|(code, _)| code.trim().to_owned())
 }
 
-/// Returns what the operator can do about an error. `None` if the error is temporary, so that the exporter tries again.
+/// Returns the operator's next step after an error. `None` if the error is temporary, so that the exporter tries again.
 fn next_step(status: StatusCode, code: &str) -> Option<&'static str> {
     let is_temporary = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
         // S3 answers 307 while the address of a new bucket is not known everywhere, and 409 when another write of the

@@ -58,9 +58,13 @@ pub struct LogReport {
     pub problems: Vec<Problem>,
 }
 
-/// Verifies each log among `files`: one of `keys` has signed each head, no head is missing, each object has the hash
-/// that its head names, and each row follows from the one before it. The reports list the problems, which are no errors
-/// of this function.
+/// Verifies each log among `files`:
+///
+/// - One of `keys` has signed each head, and no head is missing.
+/// - Each object has the hash in its head.
+/// - Each row follows from the one before it.
+///
+/// The reports list the problems of the logs.
 ///
 /// # Errors
 /// When a file cannot be read, or `files` have no log.
@@ -152,7 +156,7 @@ impl<'a> Verification<'a> {
     }
 
     /// Finds heads and rows that are missing between a head and the one before it.
-    fn compare_with_previous(&mut self, name: &str, head: &Head, after: ChainEnd) {
+    fn compare_with_previous(&mut self, name: &str, head: &Head, chain_start: ChainEnd) {
         let previous_number = self.previous.as_ref().map_or(0, |(number, _)| *number);
         if head.number != previous_number + 1 {
             let (log, last_missing) = (self.report.log.to_string(), head.number.saturating_sub(1));
@@ -168,22 +172,22 @@ impl<'a> Verification<'a> {
             self.add_problem(name, "was signed after another head than the one before it");
         }
         match self.chain_end {
-            Some(end) if after.seq > end.seq => {
-                let (first_row, last_row) = (end.seq + 1, after.seq);
+            Some(end) if chain_start.seq > end.seq => {
+                let (first_row, last_row) = (end.seq + 1, chain_start.seq);
                 self.add_problem(
                     name,
                     format!("rows {first_row} to {last_row} were deleted before they were exported"),
                 );
             }
-            Some(end) if after != end => self.add_problem(name, "does not go on where the head before it ended"),
+            Some(end) if chain_start != end => self.add_problem(name, "does not go on where the head before it ended"),
             _ => {}
         }
     }
 
-    /// Checks the objects of a head, whose rows lead from `after` to `end`.
-    fn check_objects(&mut self, head: &Head, after: ChainEnd, end: ChainEnd) -> Result<(), String> {
+    /// Checks the objects of a head, whose rows lead from `chain_start` to `end`.
+    fn check_objects(&mut self, head: &Head, chain_start: ChainEnd, end: ChainEnd) -> Result<(), String> {
         // The end of the chain after the objects so far; `None` after an invalid object.
-        let (mut chain_end, mut are_all_valid) = (Some(after), true);
+        let (mut chain_end, mut are_all_valid) = (Some(chain_start), true);
         for object in &head.objects {
             if !object.name.starts_with(&format!("{}/rows/", self.report.log)) || object.name.contains("..") {
                 self.add_problem(&object.name, "is not a name of this log");
@@ -211,22 +215,26 @@ impl<'a> Verification<'a> {
     }
 
     /// Returns the end of the chain after the rows of an object, or the problem of the object. Fails if the object
-    /// cannot be read. Without `after`, does not check the hash of the first row, because the row before it is not
-    /// known.
-    fn check_object(&self, object: &NamedObject, after: Option<ChainEnd>) -> Result<Result<ChainEnd, String>, String> {
+    /// cannot be read. Without `chain_start`, does not check the hash of the first row, because the row before it is
+    /// unknown.
+    fn check_object(
+        &self,
+        object: &NamedObject,
+        chain_start: Option<ChainEnd>,
+    ) -> Result<Result<ChainEnd, String>, String> {
         let Some(content) = self.files.read(&object.name)? else {
             return Ok(Err("is missing".to_owned()));
         };
         if sha256(&content) != object.sha256 {
             return Ok(Err("is not what was signed".to_owned()));
         }
-        Ok(follow_rows(&content, after, object))
+        Ok(follow_rows(&content, chain_start, object))
     }
 }
 
-/// Follows the chain through the rows of an object whose hash is right. Returns where the chain ends.
-fn follow_rows(content: &[u8], after: Option<ChainEnd>, object: &NamedObject) -> Result<ChainEnd, String> {
-    let mut end = after;
+/// Follows the chain through the rows of an object with the right hash. Returns the end of the chain.
+fn follow_rows(content: &[u8], chain_start: Option<ChainEnd>, object: &NamedObject) -> Result<ChainEnd, String> {
+    let mut end = chain_start;
     for line in content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         // A line that is not UTF-8 becomes empty, so the check below rejects it.
         let line = std::str::from_utf8(line).unwrap_or_default();

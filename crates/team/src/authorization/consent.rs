@@ -142,8 +142,8 @@ fn local_host(redirect_uri: &str) -> &str {
 }
 
 /// Returns the sources of the directive `form-action` (CSP). Browsers also apply it to the redirects after the form.
-/// Such a redirect leads to the client, which may send the browser on to any https site, or to the provider, where
-/// another user can sign in.
+/// Such a redirect leads to the client or to the provider. The client may send the browser on to any https site. At the
+/// provider, another user can sign in.
 fn form_sources(door: &FrontDoor, redirect_uri: &str) -> String {
     let client = match target_of(redirect_uri) {
         // `https:` is allowed below.
