@@ -1,9 +1,9 @@
 //! Drives a [`Turn`] (one message of a user, and all that the model does until it has answered): asks the model, makes
-//! the calls, stores each step.
+//! the calls of tools, and has each step stored.
 //!
-//! This module does all IO and decides nothing: the turn decides what comes next. `calls` makes the calls of one answer
-//! concurrently, and `spending` counts tokens and costs. The program that embeds the agent brings a [`Front`], which
-//! shows each step, and stores it before the next step begins.
+//! This module does all IO and decides nothing: the turn decides which step comes next. `calls` makes the calls of one
+//! answer concurrently, and `spending` counts tokens and costs. The program that embeds the agent implements [`Front`],
+//! which shows each step, and stores it before the next step begins.
 
 mod calls;
 mod spending;
@@ -25,7 +25,7 @@ use crate::{
 };
 use spending::Spending;
 
-/// A model with tools: everything that stays the same from turn to turn.
+/// A model with tools: the model, the host and the settings, which stay the same from turn to turn.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Agent {
@@ -38,8 +38,8 @@ pub struct Agent {
     /// The tools that requests do not offer, but that the model may find with the host's search tools and then call.
     /// Default: none.
     pub findable: Option<Arc<Selection>>,
-    /// Answers the questions of the gate (the host's check before each call), and the questions that servers ask during
-    /// a call. Default: the asker of the host.
+    /// Answers the questions of the gate (the host's check before each call), and the questions of servers during a
+    /// call. Default: the asker of the host.
     pub asker: Option<SharedAsker>,
     /// The caller that the gate, the asker and the audit log see. Default: an agent of the user of this machine.
     pub caller: Caller,
@@ -120,8 +120,9 @@ pub trait Front: Send {
     /// Handles an event. Must not block.
     fn on_event(&mut self, event: TurnEvent<'_>);
 
-    /// Stores the messages that a step has added to the turn, before the next step begins. A step adds at most one
-    /// message of the model, the results of the calls of one answer, or both if the turn has rejected all these calls.
+    /// Stores the messages that a step has added to the turn, before the next step begins. A step adds one message of
+    /// the model at most, or the results of the calls of one answer. It adds both if the turn has rejected all these
+    /// calls.
     ///
     /// # Errors
     /// [`NotStored`], which ends [`Agent::run`].
@@ -151,7 +152,7 @@ impl Front for NoopFront {
     fn on_event(&mut self, _: TurnEvent<'_>) {}
 }
 
-/// The front could not store a step.
+/// The error when the front could not store a step.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the conversation could not be stored: {why}")]
 pub struct NotStored {
@@ -172,7 +173,7 @@ pub enum AgentError {
         /// The part of its answer that had arrived.
         partial: String,
     },
-    /// The front could not store a step. No further step was begun.
+    /// The front could not store a step. The agent has begun no further step.
     #[error("{0}")]
     NotStored(NotStored),
     /// A quota of the caller is used up, and the model was not asked.
@@ -229,19 +230,20 @@ impl Agent {
         self.run_rounds(turn, front).instrument(info_span!("turn")).await
     }
 
+    /// Takes step after step until the turn has ended.
     async fn run_rounds(&self, turn: &mut Turn, front: &mut dyn Front) -> Result<End, AgentError> {
-        // A block is the list of tools in the form of one provider. Its kind says which tools, and which form.
-        let kind = BlockKind::new(self.model.wire()).selection(Arc::clone(&self.selection));
-        let selected_tools = |catalog: &Catalog| Some(catalog.block(&kind)).filter(|tools| !tools.is_empty());
+        // A block is the list of tools in the format of one provider. Its kind names the tools and the format.
+        let block_kind = BlockKind::new(self.model.wire()).selection(Arc::clone(&self.selection));
+        let selected_tools = |catalog: &Catalog| Some(catalog.block(&block_kind)).filter(|tools| !tools.is_empty());
         let mut catalog = self.host.catalog();
         let mut tools = selected_tools(&catalog);
-        let mut model_takes_tools = true;
-        // Store the user's message first: it must not get lost if the model cannot be reached.
+        let mut model_supports_tools = true;
+        // Store the user's message first, so that it does not get lost if the model cannot be reached.
         front.store(turn).await?;
         loop {
             match turn.next() {
                 Next::CallModel => {
-                    if self.renews_tools && model_takes_tools {
+                    if self.renews_tools && model_supports_tools {
                         let newest_catalog = self.host.catalog();
                         if !Arc::ptr_eq(&newest_catalog, &catalog) {
                             catalog = newest_catalog;
@@ -263,7 +265,7 @@ impl Agent {
                         Err(error) => match error.tools_refusal().filter(|_| tools.is_some()) {
                             Some(why) => {
                                 front.on_event(TurnEvent::WithoutTools { why });
-                                (tools, model_takes_tools) = (None, false);
+                                (tools, model_supports_tools) = (None, false);
                                 continue;
                             }
                             None => return Err(error),

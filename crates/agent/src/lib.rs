@@ -1,9 +1,9 @@
 //! Conversations with any model, with any MCP tools.
 //!
 //! [`message`] has the parts of a conversation, and [`model`] has the models: one trait, and the wire formats of the
-//! providers behind it. [`turn`] decides what comes next in a conversation, and [`Agent`] does it. [`sampling`] answers
-//! servers that ask a model themselves. This crate uses no files, environment, database or terminal: its caller passes
-//! keys and addresses as data, and a [`Front`] stores and shows.
+//! providers behind it. [`turn`] decides which step comes next in a conversation, and [`Agent`] takes that step.
+//! [`sampling`] answers servers that ask a model themselves. This crate uses no files, environment, database or
+//! terminal: its caller passes keys and addresses as data, and a [`Front`] stores and shows the conversation.
 //!
 //! The modules: `driver` uses `turn`, and `driver`, `turn` and `sampling` use `model` and `message`.
 //!

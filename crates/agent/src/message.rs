@@ -2,8 +2,8 @@
 //!
 //! A message is text, the calls that a model wants made, or the result of one. [`Message::parts`] holds what MCP has
 //! beyond text (pictures, sounds, resources) unchanged, and each wire (the API format of a provider) sends what its
-//! provider accepts. [`Message::blocks`] holds what a provider wants back unchanged, such as thinking that the provider
-//! has signed.
+//! provider accepts. [`Message::blocks`] holds data that a provider wants back unchanged, such as thinking that the
+//! provider has signed.
 //!
 //! Everything here is stored as JSON. The JSON of a message leaves out empty fields other than `role` and `content`. So
 //! a conversation that was stored before a field existed can still be read, and its JSON stays the same.
@@ -44,7 +44,7 @@ pub struct Message {
     /// Whether the call failed, in a tool's message; `content` then says how.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_error: bool,
-    /// Pictures, sounds and files beside the text of a user or a tool; no text, which is in `content`.
+    /// Pictures, sounds and files beside the text of a user or a tool. The text itself is in `content`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Content>,
     /// The blocks that the provider wants back unchanged, in a model's message.
@@ -101,19 +101,20 @@ impl Message {
     /// pieces that the provider has signed, and the blocks that only the provider understands.
     #[must_use]
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
-        let mut copy = self.clone();
-        let blocks = copy.blocks.as_mut().map(|provider_blocks| &mut provider_blocks.blocks[..]).unwrap_or_default();
+        let mut concealed = self.clone();
+        let blocks =
+            concealed.blocks.as_mut().map(|provider_blocks| &mut provider_blocks.blocks[..]).unwrap_or_default();
         let call_extras = blocks.iter().filter_map(|block| match block {
             Block::Call { extra } => Some(extra),
             _ => None,
         });
         let signed_calls: Vec<bool> = call_extras.map(is_signed).collect();
-        let calls = copy.tool_calls.iter_mut().flatten().enumerate();
+        let calls = concealed.tool_calls.iter_mut().flatten().enumerate();
         calls.filter(|(index, _)| signed_calls.get(*index) != Some(&true)).for_each(|(_, call)| call.conceal(conceal));
         // If the pieces cannot be concealed separately, the blocks no longer fit the text. Requests then send the
         // opaque blocks first, and the text and the calls without their further fields.
-        copy.content = concealed_pieces(&self.content, blocks, conceal).unwrap_or_else(|| conceal(&self.content));
-        copy
+        concealed.content = concealed_pieces(&self.content, blocks, conceal).unwrap_or_else(|| conceal(&self.content));
+        concealed
     }
 
     /// Returns the calls that a model wants made; empty if there are none.
@@ -211,35 +212,35 @@ pub enum Block {
 }
 
 /// Conceals each unsigned piece of `text`, and sets the lengths of the pieces in `blocks` to the new ones. Returns
-/// `None` if the pieces do not make up this text, or if a secret begins in one unsigned piece and ends in a later one.
+/// `None` if the pieces do not make up this text, or if a secret extends over several unsigned pieces.
 fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> String) -> Option<String> {
-    let (mut rest, mut concealed) = (text, String::new());
+    let (mut remaining_text, mut concealed) = (text, String::new());
     // The text of the unsigned pieces since the last signed one, first unchanged, then with each piece concealed
     // separately. If concealing the unchanged text as a whole gives another result, a secret spans two pieces.
-    let (mut unsigned, mut concealed_separately) = (String::new(), String::new());
+    let (mut unsigned_text, mut concealed_separately) = (String::new(), String::new());
     for block in blocks {
         let Block::Text { bytes, extra } = block else { continue };
-        let (piece, following) = rest.split_at_checked(*bytes)?;
-        rest = following;
+        let (piece, following) = remaining_text.split_at_checked(*bytes)?;
+        remaining_text = following;
         if is_signed(extra) {
-            if conceal(&unsigned) != concealed_separately {
+            if conceal(&unsigned_text) != concealed_separately {
                 return None;
             }
-            unsigned.clear();
+            unsigned_text.clear();
             concealed.push_str(&std::mem::take(&mut concealed_separately));
             concealed.push_str(piece);
         } else {
             let concealed_piece = conceal(piece);
             *bytes = concealed_piece.len();
-            unsigned.push_str(piece);
+            unsigned_text.push_str(piece);
             concealed_separately.push_str(&concealed_piece);
         }
     }
-    let is_usable = rest.is_empty() && conceal(&unsigned) == concealed_separately;
+    let is_usable = remaining_text.is_empty() && conceal(&unsigned_text) == concealed_separately;
     is_usable.then(|| concealed + &concealed_separately)
 }
 
-/// Returns whether the provider has signed a piece: whether one of the piece's `extra` fields is a signature.
+/// Returns whether the provider has signed a piece, so that one of the piece's `extra` fields is a signature.
 fn is_signed(extra: &Map<String, Value>) -> bool {
     // Anthropic names it `signature`, Gemini `thoughtSignature`.
     extra.keys().any(|name| name.to_ascii_lowercase().ends_with("signature"))

@@ -1,7 +1,7 @@
 //! Asks models for answers: [`Model`] is the one trait for all of them.
 //!
 //! A model serializes the borrowed [`Request`] before it returns a future or a stream. So the future or stream borrows
-//! nothing, although no part of the conversation is copied. Dropping it cancels the request.
+//! nothing, and needs no copy of the conversation. Dropping it cancels the request.
 
 mod anthropic;
 mod body;

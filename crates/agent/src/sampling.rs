@@ -110,20 +110,20 @@ impl Sampling {
             ..Request::new(&self.messages)
         };
         let reply = match model.complete(request.clone()).await {
-            // Models that think often take no temperature. It is a wish of the server: an answer matters more.
+            // Many models that think refuse a temperature. The server only wishes for one, and an answer matters more.
             Err(error) if self.temperature.is_some() && refuses_temperature(&error) => {
                 model.complete(Request { temperature: None, ..request }).await?
             }
-            answered => answered?,
+            result => result?,
         };
         let mut text = reply.message.content;
         let cut_position = self.stop_sequences.iter().filter_map(|stop| text.find(stop.as_str())).min();
         if let Some(position) = cut_position {
             text.truncate(position);
         }
-        let reason = if cut_position.is_some() { "stopSequence" } else { stop_reason(&reply.stop) };
+        let stop_reason = if cut_position.is_some() { "stopSequence" } else { mcp_stop_reason(&reply.stop) };
         let content = json!({"type": "text", "text": text});
-        Ok(json!({"role": "assistant", "content": content, "model": model.name(), "stopReason": reason}))
+        Ok(json!({"role": "assistant", "content": content, "model": model.name(), "stopReason": stop_reason}))
     }
 }
 
@@ -159,7 +159,7 @@ fn read_max_tokens(requested: &Value) -> u32 {
 }
 
 /// Returns MCP's `stopReason` for a model's reason to stop.
-fn stop_reason(stop: &Stop) -> &str {
+fn mcp_stop_reason(stop: &Stop) -> &str {
     match stop {
         Stop::End | Stop::ToolCalls => "endTurn",
         Stop::Length => "maxTokens",

@@ -11,12 +11,12 @@ pub enum TextKind {
     Thinking,
 }
 
-/// Regroups the pieces of a stream so that no secret is split between two pieces. Meant for a [`Front`](crate::Front)
-/// that hides secrets in what it shows. Does no IO.
+/// Regroups the pieces of a stream so that no secret is split between two pieces. It is meant for a
+/// [`Front`](crate::Front) that hides secrets in the text that it shows. Does no IO.
 #[derive(Debug, Default)]
 pub struct SecretBuffer {
     /// The end of the text so far, which may be the beginning of a secret.
-    held_back: String,
+    withheld_text: String,
     /// The kind of that text; `None` before the first piece and after [`Self::take`].
     kind: Option<TextKind>,
 }
@@ -28,15 +28,15 @@ impl SecretBuffer {
         // Consecutive pieces of one kind are one text.
         let previous_text = if self.kind == Some(kind) { None } else { self.take() };
         self.kind = Some(kind);
-        self.held_back.push_str(piece);
-        let safe_text: String = self.held_back.drain(..safe_bytes(&self.held_back)).collect();
+        self.withheld_text.push_str(piece);
+        let safe_text: String = self.withheld_text.drain(..safe_bytes(&self.withheld_text)).collect();
         previous_text.into_iter().chain((!safe_text.is_empty()).then_some((kind, safe_text))).collect()
     }
 
     /// Returns the text that is still held back. Call it at the end of the stream.
     pub fn take(&mut self) -> Option<(TextKind, String)> {
-        let held_back = mem::take(&mut self.held_back);
-        self.kind.take().filter(|_| !held_back.is_empty()).map(|kind| (kind, held_back))
+        let withheld_text = mem::take(&mut self.withheld_text);
+        self.kind.take().filter(|_| !withheld_text.is_empty()).map(|kind| (kind, withheld_text))
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     message::{Message, Role, ToolCallData},
     model::{Reply, Stop, Usage},
 };
-use repeats::Repeats;
+use repeats::CallCounts;
 pub use sending::SendState;
 
 /// The limits of a turn. A turn that reaches a limit ends, or asks a [`Question`].
@@ -38,8 +38,8 @@ pub struct Limits {
     pub tokens: Option<u64>,
     /// How many US dollars all answers together may cost, if the prices are known. Default: no limit.
     pub cost: Option<f64>,
-    /// How often the turn makes the same call with the same arguments. It rejects further attempts, and tells the model
-    /// that the result will not change. After twice as many attempts, the turn ends. Default 3.
+    /// How many times the turn makes the same call with the same arguments. It rejects further attempts, and tells the
+    /// model that the result will not change. After twice as many attempts, the turn ends. Default 3.
     pub repeats: u32,
 }
 
@@ -106,8 +106,8 @@ impl ToolResult {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Question {
-    /// The turn has reached this limit, but the model has more to do: may the turn use as much again?
-    // Stored turns have this name.
+    /// The turn has reached this limit, but the model has more to do. May the turn use as much again?
+    // Stored turns contain this name, so it must not change.
     #[serde(rename = "go_on")]
     Continue(End),
 }
@@ -115,7 +115,7 @@ pub enum Question {
 /// The answer to a [`Question`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Continue until as much again is used.
+    /// Continue until the turn has used as much again.
     Continue,
     /// End the turn here.
     Stop,
@@ -130,8 +130,8 @@ pub enum End {
     Answered,
     /// The last message is an answer that the provider cut off at the maximum number of tokens.
     Cut,
-    /// The model or its provider refused. The model's last message has the words of the refusal, if there are any; calls
-    /// in it were not made.
+    /// The model or its provider refused. The model's last message has the words of the refusal, if there are any;
+    /// calls in it were not made.
     Refused,
     /// The provider broke the answer off for this reason, such as an error, in its own words. The last message is the
     /// part of the answer that had arrived.
@@ -182,16 +182,16 @@ pub struct State {
     step: Step,
     /// How many answers the model has given.
     rounds: u32,
-    /// How often the user let the turn continue beyond its limits.
+    /// How many times the user has let the turn continue beyond its limits.
     extensions: u32,
     /// The tokens of all answers.
     usage: Usage,
     /// The cost of the answers whose price is known, in US dollars; `None` if there are none.
     cost: Option<f64>,
-    repeats: Repeats,
+    repeats: CallCounts,
 }
 
-/// What the turn waits for; [`Next`] is its public form.
+/// The step that the turn waits for; [`Next`] is the public form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Step {
@@ -208,10 +208,10 @@ impl State {
     /// these calls again.
     #[must_use]
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
-        let mut copy = self.clone();
-        match &mut copy.step {
-            Step::Tools(pending) => {
-                for Pending { call, result, .. } in pending {
+        let mut concealed = self.clone();
+        match &mut concealed.step {
+            Step::Tools(pending_calls) => {
+                for Pending { call, result, .. } in pending_calls {
                     call.conceal(conceal);
                     if let Some(result) = result {
                         result.text = conceal(&result.text);
@@ -221,7 +221,7 @@ impl State {
             Step::Done(End::BrokenOff(reason)) => *reason = conceal(reason),
             Step::Model | Step::Ask(_) | Step::Done(_) => {}
         }
-        copy
+        concealed
     }
 }
 
@@ -234,12 +234,12 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Creates a turn that begins with these messages, the last of which is the user's. If the model's last answer has
-    /// calls without results, as after a crash, each gets a result that says that the call may have run.
+    /// Creates a turn that begins with these messages, the last of which is the user's. After a crash, calls of the
+    /// model's last answer may lack results. Each of them gets a result that says that the call may have run.
     #[must_use]
     pub fn new(messages: Vec<Message>, limits: Limits) -> Self {
         let mut turn = Self { messages, limits, state: State::default() };
-        turn.answer_open_calls(INTERRUPTED);
+        turn.answer_open_calls(INTERRUPTED_TEXT);
         turn
     }
 
@@ -249,11 +249,11 @@ impl Turn {
         let mut turn = Self { messages, limits, state };
         if let Step::Tools(pending) = &mut turn.state.step {
             for open_call in pending.iter_mut().filter(|pending| pending.result.is_none()) {
-                open_call.result = Some(ToolResult::error(INTERRUPTED));
+                open_call.result = Some(ToolResult::error(INTERRUPTED_TEXT));
             }
             turn.append_results();
         } else {
-            turn.answer_open_calls(INTERRUPTED);
+            turn.answer_open_calls(INTERRUPTED_TEXT);
         }
         turn
     }
@@ -307,7 +307,7 @@ impl Turn {
         self.state.cost
     }
 
-    /// Takes the model's answer. Does nothing unless the next step is [`Next::CallModel`].
+    /// Takes the model's answer, and chooses the next step. Does nothing unless the next step is [`Next::CallModel`].
     pub fn model_answered(&mut self, reply: Reply) {
         if self.state.step != Step::Model {
             return;
@@ -318,7 +318,7 @@ impl Turn {
             (Some(sum), Some(cost)) => Some(sum + cost),
             (sum, cost) => sum.or(cost),
         };
-        let is_refused = reply.stop == Stop::Refusal;
+        let was_refused = reply.stop == Stop::Refusal;
         let calls = reply.message.calls().to_vec();
         self.messages.push(reply.message);
         if calls.is_empty() {
@@ -330,13 +330,13 @@ impl Turn {
             });
             return;
         }
-        let pending = calls.into_iter().map(|call| {
-            let result = if is_refused { Some(ToolResult::error(REFUSED)) } else { self.rejection(&call) };
+        let pending_calls = calls.into_iter().map(|call| {
+            let result = if was_refused { Some(ToolResult::error(REFUSED_TEXT)) } else { self.count_and_check(&call) };
             Pending { call, result, send_state: SendState::default() }
         });
-        self.state.step = Step::Tools(pending.collect());
+        self.state.step = Step::Tools(pending_calls.collect());
         self.append_results();
-        if is_refused {
+        if was_refused {
             self.state.step = Step::Done(End::Refused);
         }
     }
@@ -374,7 +374,7 @@ impl Turn {
         };
         let mut abandoned_calls = Vec::new();
         for open_call in pending.iter_mut().filter(|pending| pending.result.is_none()) {
-            let text = if open_call.send_state.abandon() { CANCELLED } else { NOT_RUN };
+            let text = if open_call.send_state.abandon() { CANCELLED_TEXT } else { NOT_RUN_TEXT };
             open_call.result = Some(ToolResult::error(text));
             abandoned_calls.push((open_call.call.clone(), text));
         }
@@ -386,7 +386,7 @@ impl Turn {
     pub fn cancel(&mut self, partial: &str) {
         match &mut self.state.step {
             Step::Done(_) => return,
-            // The results are in the messages; the list of calls is for a driver that reports each.
+            // The results are in the messages now. Only a driver that reports each call needs the list of calls.
             Step::Tools(_) => drop(self.abandon_calls()),
             Step::Model if !partial.trim().is_empty() => self.messages.push(Message::new(Role::Assistant, partial)),
             Step::Model | Step::Ask(_) => {}
@@ -396,7 +396,7 @@ impl Turn {
 
     /// Counts a call. If its arguments are broken or the model repeated it too often, returns the error that the model
     /// gets in place of a result.
-    fn rejection(&mut self, call: &ToolCallData) -> Option<ToolResult> {
+    fn count_and_check(&mut self, call: &ToolCallData) -> Option<ToolResult> {
         if call.arguments().is_none() {
             return Some(ToolResult::error(
                 "the call was not made: its arguments are not a complete JSON object; write the call again",
@@ -430,7 +430,7 @@ impl Turn {
         };
     }
 
-    /// Returns the limit that the turn has reached, if any.
+    /// Returns the limit that the turn has reached; `None` if it has reached none.
     fn reached_limit(&self) -> Option<End> {
         let State { rounds, extensions, usage, cost, repeats, .. } = &self.state;
         let Limits { rounds: max_rounds, tokens: max_tokens, cost: max_cost, repeats: max_repeats } = self.limits;
@@ -450,8 +450,8 @@ impl Turn {
         }
     }
 
-    /// Adds the error `text` as the result of each call of the model's last answer that has no result. Providers refuse
-    /// a history with such calls, which a program leaves if it is killed during calls.
+    /// Adds the error `text` as the result of each call of the model's last answer that has no result. A program leaves
+    /// such calls if it is killed during calls, and providers refuse a history with them.
     fn answer_open_calls(&mut self, text: &str) {
         let Some(last_answer) = self.messages.iter().rposition(|message| message.role == Role::Assistant) else {
             return;
@@ -470,17 +470,17 @@ impl Turn {
 }
 
 /// The result for the model when the real one was lost.
-const INTERRUPTED: &str = "the program was interrupted before the result was known: the call may have run, or not; find out \
+const INTERRUPTED_TEXT: &str = "the program was interrupted before the result was known: the call may have run, or not; find out \
                            before it is made again";
 
-/// The result of a call in an answer that the provider refused, perhaps in the middle.
-const REFUSED: &str = "the call was not made: the provider refused the answer that makes it";
+/// The result of a call in an answer that the provider refused, perhaps after the call was complete.
+const REFUSED_TEXT: &str = "the call was not made: the provider refused the answer that makes it";
 
 /// The result of a call that the user cancelled after it was sent.
-const CANCELLED: &str = "the user cancelled this call; it may have run in part";
+const CANCELLED_TEXT: &str = "the user cancelled this call; it may have run in part";
 
 /// The result of a call that the user cancelled before it was sent.
-const NOT_RUN: &str = "the user cancelled this call before it was made: it was not run";
+const NOT_RUN_TEXT: &str = "the user cancelled this call before it was made: it was not run";
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,10 @@
 //! Adds Toolrack to the files of other programs, and removes it again.
 //!
-//! A [`ClientFile`] is the file of one program, and the part of it that lists the servers. [`connect()`] and [`undo()`]
-//! compute a [`Change`] of it, which can be shown as a diff. [`Change::write`] writes exactly that change, or nothing
-//! if another program has written the file meanwhile. Toolrack stores the few bytes that it replaced. As long as the
-//! file stays unchanged, an undo restores it byte for byte. If the file has changed since, an undo only removes the
-//! entry.
+//! A [`ClientFile`] names the file of one program, and the part of it that lists the servers. [`connect()`] and
+//! [`undo()`] compute a [`Change`] of it, which can be shown as a diff. [`Change::write`] writes exactly that change,
+//! or nothing if another program has written the file meanwhile. Toolrack stores the few bytes that it replaced. As
+//! long as the file stays unchanged, an undo restores it byte for byte. If the file has changed since, an undo only
+//! removes the entry.
 
 mod client_file;
 mod gateway_entry;
@@ -105,8 +105,8 @@ pub enum ConnectError {
 /// A change that is computed but not written yet.
 pub struct Change {
     plan: Plan,
-    /// Whether the file gets exactly its former bytes again: from this change if it is an undo, or from a later undo if
-    /// this change is a connection.
+    /// Whether the file gets exactly its former bytes again. For an undo, this change restores them; for a connection,
+    /// a later undo can.
     is_exact: bool,
     /// The data for an undo, which is stored just before the change is written; `None` to delete the stored data.
     undo_data: Option<UndoData>,
@@ -158,8 +158,8 @@ impl Change {
         self.plan.before.is_some() && self.plan.after.is_none()
     }
 
-    /// Returns whether the file gets exactly the bytes again that it had before the connection: from this change if it
-    /// is an undo, or from a later undo if this change is a connection.
+    /// Returns whether the file gets exactly the bytes again that it had before the connection. For an undo, this
+    /// change restores them; for a connection, a later undo can, unless the file changes meanwhile.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.is_exact

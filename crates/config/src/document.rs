@@ -17,8 +17,8 @@ use crate::problem::{Problem, Snippet};
 use lines::{Line, Lines};
 pub(crate) use masked::mask_line;
 
-/// The size of the largest file that is read: 4 MiB. Configurations are a thousand times smaller; the bound keeps out
-/// devices and logs.
+/// The size of the largest file that is read: 4 MiB. Configurations are about a thousand times smaller; the bound keeps
+/// out devices and logs.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The maximum number of characters of a line that a snippet shows.
@@ -42,11 +42,11 @@ pub(crate) struct Document {
 
 impl Document {
     pub(crate) fn new(path: Option<PathBuf>, text: &str) -> Self {
-        let stripped = text.strip_prefix(BYTE_ORDER_MARK);
+        let text_after_mark = text.strip_prefix(BYTE_ORDER_MARK);
         Self {
             path,
-            text: stripped.unwrap_or(text).to_owned(),
-            has_byte_order_mark: stripped.is_some(),
+            text: text_after_mark.unwrap_or(text).to_owned(),
+            has_byte_order_mark: text_after_mark.is_some(),
             lines: Lines::default(),
         }
     }
@@ -79,7 +79,8 @@ impl Document {
             Ok(bytes) => bytes,
             Err(error) if is_absent(&error) && !path.is_symlink() => return Ok(None),
             Err(error) if is_absent(&error) => {
-                // The file may be on a disk that is not there at the moment, and its rules must not be lost meanwhile.
+                // The target may be on a disk that is not mounted at the moment. If this counted as no file, the rules
+                // in it would be lost without a message.
                 let problem = Problem::error("the file is a symbolic link to a file that does not exist")
                     .in_file(path)
                     .hint("remove the link, or create its target: until then, this file is ignored");
@@ -155,20 +156,28 @@ impl Document {
 /// Returns the snippet of `line` that marks `mark_length` characters from the character `mark_start` on.
 fn snippet(line: &Line, mark_start: usize, mark_length: usize) -> Snippet {
     let line_chars = &line.masked_chars;
-    let skipped =
+    let skipped_chars =
         if line_chars.len() > MAX_SNIPPET_CHARS { mark_start.saturating_sub(MAX_CHARS_BEFORE_MARK) } else { 0 };
     let printable = |range: Range<usize>| {
         let range = range.start.min(line_chars.len())..range.end.min(line_chars.len());
         let part: String = line_chars[range].iter().map(|&c| if c == '\t' { ' ' } else { c }).collect();
         for_line(&part).into_owned()
     };
-    let shown_end = skipped + MAX_SNIPPET_CHARS;
+    let shown_end = skipped_chars + MAX_SNIPPET_CHARS;
     let mark_end = (mark_start + mark_length).min(shown_end);
-    let before = if skipped > 0 { format!("…{}", printable(skipped..mark_start)) } else { printable(0..mark_start) };
+    let text_before = if skipped_chars > 0 {
+        format!("…{}", printable(skipped_chars..mark_start))
+    } else {
+        printable(0..mark_start)
+    };
     let mark = printable(mark_start..mark_end);
-    let after = printable(mark_end..shown_end);
+    let text_after = printable(mark_end..shown_end);
     let ellipsis = if line_chars.len() > shown_end { "…" } else { "" };
-    Snippet { start: before.width(), width: mark.width().max(1), text: format!("{before}{mark}{after}{ellipsis}") }
+    Snippet {
+        start: text_before.width(),
+        width: mark.width().max(1),
+        text: format!("{text_before}{mark}{text_after}{ellipsis}"),
+    }
 }
 
 /// Returns whether `path` gives its content only once: a pipe, such as that of `<(command)`, or a device. The files in

@@ -1,9 +1,9 @@
 //! Changes one entry (the configuration of one server) of a configuration file, and no other part of the file.
 //!
-//! An edit is a splice: the text before and after the entry is copied byte for byte, with its comments, unknown keys,
-//! indentation and line ends. The editors of the libraries change more: that of jsonc-parser rewrites the lines around
-//! a change, and toml_edit the line ends of the whole file. Before a file is written, the new text is parsed again, and
-//! an edit is refused if it would change another entry.
+//! An edit is a splice: it copies the text before and after the entry byte for byte, with its comments, unknown keys,
+//! indentation and line ends. The editors of the libraries change more: jsonc-parser rewrites the lines around a
+//! change, and toml_edit rewrites the line ends of the whole file. Before an edit writes a file, it parses the new text
+//! again, and fails if another entry would change.
 //!
 //! A lock on the file's folder excludes other Toolrack processes. The file is replaced in one step: no reader sees half
 //! of it, and no crash leaves half of it. New files are readable only by their owner (0600), because they often contain
@@ -249,8 +249,8 @@ pub fn add_all(path: &Path, entries: &BTreeMap<String, Json>, options: Options) 
         }
         Ok(edited)
     };
-    let added = add_each();
-    added.map_err(|error| NotAdded { name: current_name.to_owned(), error })
+    let result = add_each();
+    result.map_err(|error| NotAdded { name: current_name.to_owned(), error })
 }
 
 /// Adds or replaces the entry `name`. Returns the new text of the file.
@@ -345,6 +345,7 @@ fn missing(file: &dyn EditableFile, name: &str) -> EditError {
 
 /// A file that is being edited. Every change returns the whole new text, without the byte order mark.
 trait EditableFile {
+    /// Returns the file with its text.
     fn document(&self) -> &Document;
 
     /// Returns the same file with another text.
@@ -428,7 +429,7 @@ fn change_members(
     for (path, value) in differences {
         let file = reparsed(file, &text)?;
         match file.set(name, &path, value.as_ref()) {
-            Some(changed) => text = changed,
+            Some(new_text) => text = new_text,
             None => return file.replace(name, new),
         }
     }
@@ -447,8 +448,8 @@ fn open(document: Document) -> Result<Box<dyn EditableFile>, EditError> {
     }
 }
 
-/// The maximum number of attempts at an edit. A program that does not use the lock may write the file during an edit,
-/// which is then computed anew.
+/// The maximum number of attempts at an edit. If a program that does not use the lock writes the file during an edit,
+/// the edit is computed again.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Changes the entry `name` of the file at `path`.
@@ -469,7 +470,7 @@ fn edit_open_file(
     edit: impl FnOnce(&dyn EditableFile) -> Result<String, EditError>,
 ) -> Result<(String, Edited), EditError> {
     let text = edit(file)?;
-    let after = ensure_safe(file, &text)?;
+    let edited_file = ensure_safe(file, &text)?;
     let edited = Edited {
         path: file.path(),
         // The caller sets this, because only the caller knows whether the file exists.
@@ -477,13 +478,13 @@ fn edit_open_file(
         diff: diff::unified(&file.path(), file.text(), &text),
         warnings: Vec::new(),
         hash_before: hash_of(file, name),
-        hash_after: hash_of(&*after, name),
+        hash_after: hash_of(&*edited_file, name),
     };
     Ok((text, edited))
 }
 
-/// Calls `edit` with the file at `path`, and writes the text that `edit` returns, unless `dry_run` is set. Returns the
-/// second value of `edit`, and whether the file was created.
+/// Calls `edit` with the file at `path`, and writes the new text that `edit` returns, unless `dry_run` is set. Returns
+/// the other value that `edit` returns, and whether the file was created.
 fn rewrite<T>(
     path: &Path,
     dry_run: bool,
@@ -492,15 +493,16 @@ fn rewrite<T>(
     let target = write::follow_links(path)?;
     let mut attempt = || {
         let document = Document::read(&target).map_err(EditError::Unreadable)?;
-        let before = document.as_ref().map(|document| document.restore_byte_order_mark(&document.text));
+        let original_text = document.as_ref().map(|document| document.restore_byte_order_mark(&document.text));
         let file = open(document.unwrap_or_else(|| Document::new(Some(target.clone()), "")))?;
         let (text, edited) = edit(&*file)?;
         let content = file.document().restore_byte_order_mark(&text);
-        if !dry_run && text != file.text() && !write::replace_if_unchanged(&target, before.as_deref(), &content)? {
+        if !dry_run && text != file.text() && !write::replace_if_unchanged(&target, original_text.as_deref(), &content)?
+        {
             // Another program has changed the file since this attempt read it.
             return Ok(None);
         }
-        Ok(Some((edited, before.is_none() && !dry_run)))
+        Ok(Some((edited, original_text.is_none() && !dry_run)))
     };
     let mut attempt_repeatedly = || {
         for _ in 0..MAX_ATTEMPTS {
@@ -516,11 +518,11 @@ fn rewrite<T>(
 /// Parses `text` as the edited file. Returns an error if more than one part differs from `file`: an edit changes a
 /// single entry.
 fn ensure_safe(file: &dyn EditableFile, text: &str) -> Result<Box<dyn EditableFile>, EditError> {
-    let edited = reparsed(file, text)?;
-    let (before, after) = (file.parts(), edited.parts());
-    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
-    if changed.count() > 1 { Err(file.unsafe_edit_error()) } else { Ok(edited) }
+    let edited_file = reparsed(file, text)?;
+    let (old_parts, new_parts) = (file.parts(), edited_file.parts());
+    let names: BTreeSet<_> = old_parts.keys().chain(new_parts.keys()).collect();
+    let changed_parts = names.into_iter().filter(|name| old_parts.get(*name) != new_parts.get(*name));
+    if changed_parts.count() > 1 { Err(file.unsafe_edit_error()) } else { Ok(edited_file) }
 }
 
 /// Returns the entry `name` as it is written in the file.

@@ -38,7 +38,7 @@ pub use sign_in::is_account_name;
 pub(crate) enum Decoded {
     /// A server.
     Server(Box<ServerSpec>),
-    /// Only `enabled`, which enables or disables the entry of this name in a lower layer.
+    /// Only `enabled`, which enables or disables the entry of this name in a weaker layer (another file).
     Switch(bool),
     /// An entry with errors. No server runs under this name.
     Broken,
@@ -51,13 +51,13 @@ pub(crate) struct Report<'a> {
     entry_name: &'a str,
     problems: Vec<Problem>,
     /// The names of the fields that set nothing: unknown fields, notes, and fields of the other transport.
-    ignored: Vec<String>,
+    ignored_names: Vec<String>,
 }
 
 impl<'a> Report<'a> {
     /// Creates a report on the entry `entry_name` of `document`. An entry without a document is in no file.
     pub(crate) fn new(document: Option<&'a Document>, entry_name: &'a str) -> Self {
-        Self { document, entry_name, problems: Vec::new(), ignored: Vec::new() }
+        Self { document, entry_name, problems: Vec::new(), ignored_names: Vec::new() }
     }
 
     /// Adds `problem`, which is at the bytes `span` of the document.
@@ -90,7 +90,7 @@ impl<'a> Report<'a> {
     /// Returns the names of the fields that set nothing: unknown fields, which may be those of other programs, notes,
     /// and fields of the other transport.
     pub(crate) fn into_ignored(self) -> Vec<String> {
-        self.ignored
+        self.ignored_names
     }
 }
 
@@ -152,14 +152,16 @@ pub(crate) fn report_duplicates(node: &Node, report: &mut Report<'_>) {
 fn server_spec(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Option<ServerSpec> {
     let kind = transport::kind(fields, name_span)?;
     let mut spec = ServerSpec::new(transport::decode(kind, fields, name_span));
-    let applies = |row: &Row| !kind.excludes(row);
+    let is_for_transport = |row: &Row| !kind.excludes(row);
     // `read_rows` runs three times. First come the fields of this transport.
-    bounds::read_rows(fields, &mut spec, |row| applies(row) && row.servers != FieldScope::Any && !row.is_alias());
+    bounds::read_rows(fields, &mut spec, |row| {
+        is_for_transport(row) && row.servers != FieldScope::Any && !row.is_alias()
+    });
     spec.protocol = fields.word("protocol", Protocol::parse).unwrap_or_default();
     // Then come the fields of both transports. `timeout` sets several times at once. The fields for single times come
     // later and override it.
     bounds::read_timeout(fields, &mut spec.timeouts);
-    // Asked here, because `read_rows` takes the field.
+    // Checked here, because the next `read_rows` takes the field.
     let has_max_call_time = fields.has("max_call_time");
     bounds::read_rows(fields, &mut spec, |row| row.servers == FieldScope::Any);
     if !has_max_call_time {
@@ -167,7 +169,7 @@ fn server_spec(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Opt
         spec.timeouts.call_total = spec.timeouts.call_total.max(spec.timeouts.call);
     }
     // Aliases come last, because they replace the fields whose values they set.
-    bounds::read_rows(fields, &mut spec, |row| applies(row) && row.is_alias());
+    bounds::read_rows(fields, &mut spec, |row| is_for_transport(row) && row.is_alias());
     bounds::read_retry(fields, &mut spec.retry);
     spec.tools = tools::filter(fields, name_span);
     spec.members = members(fields);
@@ -223,7 +225,7 @@ fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
 /// Reports the fields that are not read yet: fields of the other transport, and unknown fields.
 fn report_unread_fields(fields: &mut Fields<'_, '_, '_>, kind: transport::TransportKind) {
     for (key, field) in fields.take_rest() {
-        fields.report().ignored.push(field.name.to_owned());
+        fields.report().ignored_names.push(field.name.to_owned());
         if ENTRY.rows.iter().any(|row| kind.excludes(row) && row.is_called(&key)) {
             if is_empty(field.node) {
                 continue;

@@ -18,21 +18,21 @@ use crate::{
     redact,
 };
 
-/// The names of files, each of which selects a dialect.
+/// The names of files. Each one selects a dialect.
 const FILES: &[&str] = &["mcp.json", "toolrack.toml", "opencode.json", "config.toml"];
 
 /// A part of each secret in the tests. No output may contain it.
 const CANARY: &str = "cAnArY7";
 
 /// Splits `data`: the first byte chooses one of `choices`, and the rest is text.
-fn chosen<'a, T: Copy>(data: &'a [u8], choices: &[T]) -> Option<(T, std::borrow::Cow<'a, str>)> {
+fn split_choice<'a, T: Copy>(data: &'a [u8], choices: &[T]) -> Option<(T, std::borrow::Cow<'a, str>)> {
     let [choice, text @ ..] = data else { return None };
     Some((choices[usize::from(*choice) % choices.len()], String::from_utf8_lossy(text)))
 }
 
 /// Checks the readers of configuration files. The first byte decides the dialect, the rest is the file.
 pub fn readers(data: &[u8]) {
-    let Some((path, text)) = chosen(data, FILES) else { return };
+    let Some((path, text)) = split_choice(data, FILES) else { return };
     let document = Document::new(Some(path.into()), &text);
     let servers = match dialect::servers(&document) {
         Ok(servers) => servers,
@@ -50,7 +50,7 @@ pub fn readers(data: &[u8]) {
 
 /// Checks the readers of other programs' files. The first byte decides whose file it is.
 pub fn imports(data: &[u8]) {
-    let Some((client, text)) = chosen(data, Client::ALL) else { return };
+    let Some((client, text)) = split_choice(data, Client::ALL) else { return };
     let found = import::read(client, &text);
     for problem in &found.problems {
         assert_printable(&problem.to_string());
@@ -67,7 +67,7 @@ pub fn imports(data: &[u8]) {
 
 /// Checks the editor. The first byte decides whose file it is.
 pub fn editor(data: &[u8]) {
-    let Some((path, text)) = chosen(data, FILES) else { return };
+    let Some((path, text)) = split_choice(data, FILES) else { return };
     edit::every_edit(path, &text);
 }
 
@@ -77,8 +77,8 @@ pub fn redaction(data: &[u8]) {
     let mut lines = text.split('\n');
     let mut line = || lines.next().unwrap_or_default();
     // The length of the fifth line decides where the file is cut.
-    let (server, variable, before, after, cut) = (line(), line(), line(), line(), line().len());
-    let secret = format!("{before}{CANARY}{after}");
+    let (server, variable, text_before, text_after, cut_length) = (line(), line(), line(), line(), line().len());
+    let secret = format!("{text_before}{CANARY}{text_after}");
     if [server, variable].iter().any(|name| name.contains(CANARY)) || !is_secret(&secret) {
         return;
     }
@@ -97,9 +97,9 @@ pub fn redaction(data: &[u8]) {
             assert_eq!(redact::redact_file(&document).lines().count(), document.text.lines().count());
             assert_hidden(&edit::diff(Path::new(path), "", &file));
             // Half a file, as an interrupted writer leaves it.
-            let half = Document::new(Some(path.into()), &file[..file.floor_char_boundary(cut)]);
-            assert_hidden(&redact::redact_file(&half));
-            if let Err(problem) = dialect::servers(&half) {
+            let half_document = Document::new(Some(path.into()), &file[..file.floor_char_boundary(cut_length)]);
+            assert_hidden(&redact::redact_file(&half_document));
+            if let Err(problem) = dialect::servers(&half_document) {
                 assert_hidden(&problem.to_string());
             }
         }

@@ -4,11 +4,10 @@
 //! [`edit::add`](crate::edit::add). It changes nothing, resolves no placeholder, starts no program, and skips special
 //! files such as pipes.
 //!
-//! Each field is read as the program reads it to which the file belongs: `timeout` is in milliseconds in some files and
-//! in seconds in others, and in one `url` means SSE. Parts that cannot be converted are left out and listed in
-//! [`Offer::notes`]. A bad entry does not affect the rest of its file, and a bad file does not affect the others; both
-//! are skipped and reported as a [`Problem`]. If a name occurs twice in an entry, the entry is bad as well: some
-//! programs use the first value, others the last.
+//! The import reads each field as the program does that owns the file: `timeout` is in milliseconds in some files and
+//! in seconds in others, and in one `url` means SSE. It leaves out parts that it cannot convert, and lists them in
+//! [`Offer::notes`]. It skips a bad entry or a bad file, reports it as a [`Problem`], and uses all others. An entry is
+//! also bad if a name occurs twice in it, because some programs use the first value and others the last.
 
 mod client;
 mod env_file;
@@ -96,9 +95,9 @@ impl Found {
 
 /// Reads the servers that `clients` have configured for the user of `environment` and for the project of `cwd`.
 ///
-/// Reads the files that each program documents for Linux and macOS, honouring `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
-/// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`, but not a project's `.mcp.json`, which Toolrack reads by itself. Never
-/// fails: unusable files and entries are left out and reported. It reads files of the user of up to 64 MiB, and files
+/// Reads the files that each program documents for Linux and macOS. Honours `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
+/// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`. Does not read a project's `.mcp.json`, which Toolrack itself reads. Never
+/// fails: leaves out unusable files and entries, and reports them. Reads files of the user of up to 64 MiB, and files
 /// of the project of up to 4 MiB.
 #[must_use]
 pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found {
@@ -161,23 +160,23 @@ impl Found {
         };
         let origin = Origin { file, inputs: inputs(&root), disabled_servers: disabled_servers(file, &root) };
         let mut private_names = BTreeSet::new();
-        for container in containers(file, &root) {
-            let Some(members) = container.node.members() else {
-                let problem = Problem::error(format!("`{}` must be an object of servers", container.name));
-                self.problems.push(document.locate(problem, container.node.span.clone()));
+        for servers_object in servers_objects(file, &root) {
+            let Some(members) = servers_object.node.members() else {
+                let problem = Problem::error(format!("`{}` must be an object of servers", servers_object.name));
+                self.problems.push(document.locate(problem, servers_object.node.span.clone()));
                 continue;
             };
             let names_given_twice = repeated_names(members);
             for member in members {
                 // Private servers of a nearer folder come first, and override servers of the same name in a farther
                 // folder.
-                if container.private_to.is_some() && !private_names.insert(&member.name) {
+                if servers_object.private_to.is_some() && !private_names.insert(&member.name) {
                     continue;
                 }
                 if names_given_twice.contains(&*member.name) {
                     self.report_repeated(document, member);
                 } else {
-                    self.offer(&origin, document, member, container.private_to);
+                    self.offer(&origin, document, member, servers_object.private_to);
                 }
             }
         }
@@ -234,7 +233,7 @@ impl Found {
     }
 }
 
-/// The file that an entry comes from, and those settings outside of the entry that concern it.
+/// The file that an entry comes from, and the settings of the file that concern the entry.
 #[derive(Debug)]
 struct Origin<'a> {
     file: &'a SourceFile,
@@ -249,14 +248,14 @@ struct Origin<'a> {
 struct Input<'a> {
     id: &'a str,
     description: &'a str,
-    /// Whether VS Code hides what the user types.
+    /// Whether VS Code hides the text that the user types.
     is_secret: bool,
-    /// What VS Code proposes; empty if it proposes nothing.
+    /// The value that VS Code proposes; empty if it proposes none.
     default: &'a str,
 }
 
 /// An object of servers in a file.
-struct Container<'a> {
+struct ServersObject<'a> {
     /// The path of its key in the file, for messages.
     name: String,
     node: &'a Node,
@@ -265,36 +264,37 @@ struct Container<'a> {
 }
 
 /// Returns the objects of servers in a file with this `root`. Claude Code's objects for a single folder come first.
-fn containers<'a>(file: &'a SourceFile, root: &'a Node) -> Vec<Container<'a>> {
-    let container_at = |path: &[&str]| {
+fn servers_objects<'a>(file: &'a SourceFile, root: &'a Node) -> Vec<ServersObject<'a>> {
+    let object_at = |path: &[&str]| {
         let node = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node))?;
         let is_present = !matches!(node.value, Value::Null);
-        is_present.then(|| Container { name: path.join("."), node, private_to: None })
+        is_present.then(|| ServersObject { name: path.join("."), node, private_to: None })
     };
     match file.client {
         Client::ClaudeCode => {
-            let private_containers = file.cwd.ancestors().filter_map(|folder| {
+            let private_objects = file.cwd.ancestors().filter_map(|folder| {
                 let node = &claude_project(root, folder)?.get("mcpServers")?.node;
-                Some(Container { name: "mcpServers".to_owned(), node, private_to: Some(folder) })
+                Some(ServersObject { name: "mcpServers".to_owned(), node, private_to: Some(folder) })
             });
-            private_containers.chain(container_at(&["mcpServers"])).collect()
+            private_objects.chain(object_at(&["mcpServers"])).collect()
         }
         Client::VsCode => {
             // In VS Code's settings, a dot in a key stands for one level of nesting (`mcp.servers`).
-            [container_at(&["servers"]), container_at(&["mcp", "servers"]), container_at(&["mcp.servers"])]
+            [object_at(&["servers"]), object_at(&["mcp", "servers"]), object_at(&["mcp.servers"])]
                 .into_iter()
                 .flatten()
                 .collect()
         }
-        Client::Codex => container_at(&["mcp_servers"]).into_iter().collect(),
-        Client::Zed => container_at(&["context_servers"]).into_iter().collect(),
+        Client::Codex => object_at(&["mcp_servers"]).into_iter().collect(),
+        Client::Zed => object_at(&["context_servers"]).into_iter().collect(),
         // Version 2 nests the servers one level deeper; a reader of version 1 would take that level for a server.
         Client::OpenCode => {
-            let nested = container_at(&["mcp", "servers"]).filter(|container| container.node.get("type").is_none());
-            nested.or_else(|| container_at(&["mcp"])).into_iter().collect()
+            let nested =
+                object_at(&["mcp", "servers"]).filter(|servers_object| servers_object.node.get("type").is_none());
+            nested.or_else(|| object_at(&["mcp"])).into_iter().collect()
         }
         Client::ClaudeDesktop | Client::Cursor | Client::Windsurf | Client::Gemini | Client::Qbit | Client::Synapse => {
-            container_at(&["mcpServers"]).into_iter().collect()
+            object_at(&["mcpServers"]).into_iter().collect()
         }
     }
 }
@@ -307,8 +307,11 @@ fn repeated_names(members: &[Member]) -> HashSet<&str> {
 
 /// Returns whether Zed starts the server through an extension. Only the extension knows the command.
 fn is_from_extension(client: Client, entry: &Node) -> bool {
-    let has = |field: &str| entry.get(field).is_some();
-    client == Client::Zed && !has("command") && !has("url") && (has("settings") || entry.text("source").is_some())
+    let has_field = |field: &str| entry.get(field).is_some();
+    client == Client::Zed
+        && !has_field("command")
+        && !has_field("url")
+        && (has_field("settings") || entry.text("source").is_some())
 }
 
 /// Returns the settings of Claude Code for the project in `folder`.
@@ -344,11 +347,12 @@ fn disabled_servers<'a>(file: &SourceFile, root: &'a Node) -> Vec<(&'a str, &'st
             let Some(settings) = root.get("mcp").map(|member| &member.node) else {
                 return Vec::new();
             };
-            let excluded = texts_of(settings, "excluded").unwrap_or_default();
-            let mut disabled: Vec<_> = excluded.into_iter().map(|name| (name, "mcp.excluded")).collect();
-            if let Some(allowed) = texts_of(settings, "allowed") {
+            let excluded_names = texts_of(settings, "excluded").unwrap_or_default();
+            let mut disabled: Vec<_> = excluded_names.into_iter().map(|name| (name, "mcp.excluded")).collect();
+            if let Some(allowed_names) = texts_of(settings, "allowed") {
                 let servers = root.get("mcpServers").and_then(|member| member.node.members()).unwrap_or_default();
-                let not_allowed = servers.iter().map(|member| &*member.name).filter(|name| !allowed.contains(name));
+                let not_allowed =
+                    servers.iter().map(|member| &*member.name).filter(|name| !allowed_names.contains(name));
                 disabled.extend(not_allowed.map(|name| (name, "mcp.allowed")));
             }
             disabled

@@ -44,7 +44,7 @@ use crate::{
     placeholder::{self, BareName, Reference, TemplateError, expand},
 };
 
-/// What to do with a placeholder whose variable has no value.
+/// The treatment of a placeholder whose variable has no value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnsetPolicy {
     /// Fail, with an error that names the variable and the field. The default.
@@ -105,11 +105,11 @@ pub struct Interpolate {
     secret_store: Option<Arc<dyn Secrets>>,
     /// The folder in which each confined server has its own home folder.
     homes_folder: Option<PathBuf>,
-    /// The folder in which each server has its own working folder, as the entries name it.
+    /// The folder in which each server has its own working folder. Entries name their working folders by it.
     own_folders: Option<PathBuf>,
     /// The folder in which the working folders are created, if it is not `own_folders`.
     own_folders_moved_to: Option<PathBuf>,
-    /// Another resolver, whose secrets this one conceals, too.
+    /// Another resolver, whose secrets this one also conceals.
     other_resolver: Option<Arc<Interpolate>>,
 }
 
@@ -181,11 +181,12 @@ impl Interpolate {
         self
     }
 
-    /// Returns `text` with `***` in place of every secret that was given to a server so far: the value of a variable, a
-    /// header or a placeholder whose name marks it as a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and the
-    /// parts that [`redact()`](crate::redact()) hides in arguments, values and URLs. Secrets are also found in JSON at
-    /// any depth; secrets of 8 bytes or more are also found in base64, hex or percent-encoding, even across line breaks
-    /// of the encoder.
+    /// Returns `text` with `***` in place of every secret that a server has received so far. Secrets are the
+    /// values of variables, headers and placeholders with the name of a secret (`API_TOKEN`, `OPENAI_KEY`,
+    /// `Authorization`, …). So is each part that [`redact()`](crate::redact()) hides in arguments, values and URLs.
+    /// Secrets are also found
+    /// in JSON at any depth; secrets of 8 bytes or more are also found in base64, hex or percent-encoding, even across
+    /// line breaks of the encoder.
     ///
     /// A server can repeat its secrets, on stderr or in an error. Values of less than 6 bytes are not found. The cost
     /// grows with the length of `text`, not with the number of secrets. At most 10,000 secrets and 16 MiB of them are
@@ -225,8 +226,8 @@ impl Interpolate {
         let server = None; // The value is for this program, and goes to no server.
         let values = self.values(server, [text]).await;
         let value = values.resolve(field, text, BareName::Literal)?;
-        let parts = if is_secret { vec![value.clone()] } else { mask::secrets_of(&value) };
-        self.remember(server, values.into_secrets().into_iter().chain(parts));
+        let secret_parts = if is_secret { vec![value.clone()] } else { mask::secrets_of(&value) };
+        self.remember(server, values.into_secrets().into_iter().chain(secret_parts));
         Ok(value)
     }
 
@@ -348,19 +349,19 @@ impl fmt::Debug for Interpolate {
 /// servers of the same name. The names must never change, because a server would lose its files; a test makes sure of
 /// it.
 fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String {
-    let to_plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
-    let mut words = vec![server.as_str().as_bytes(), spec.command.as_bytes()];
-    words.extend(cwd.map(|cwd| cwd.as_os_str().as_encoded_bytes()));
-    words.extend(spec.args.iter().map(String::as_bytes));
+    let to_file_name_char = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    let mut hashed_parts = vec![server.as_str().as_bytes(), spec.command.as_bytes()];
+    hashed_parts.extend(cwd.map(|cwd| cwd.as_os_str().as_encoded_bytes()));
+    hashed_parts.extend(spec.args.iter().map(String::as_bytes));
     // The first byte distinguishes a working folder from a first argument.
     let mut hash = Sha256::new_with_prefix([u8::from(cwd.is_some())]);
-    for word in words {
-        hash.update((word.len() as u64).to_be_bytes());
-        hash.update(word);
+    for part in hashed_parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
     }
     // The hash distinguishes servers whose names become equal.
     let hash = hash.finalize();
-    let name: String = server.as_str().chars().map(to_plain).take(32).collect();
+    let name: String = server.as_str().chars().map(to_file_name_char).take(32).collect();
     format!("{name}-{}", HEXLOWER.encode(&hash[..4]))
 }
 
@@ -431,19 +432,19 @@ impl Values {
 
     fn child_environment(&self, spec: &Stdio) -> Result<Vec<(OsString, OsString)>, ResolveError> {
         let inherited = self.environment.inherited(&spec.inherit_env);
-        let mut child: BTreeMap<OsString, OsString> =
+        let mut variables: BTreeMap<OsString, OsString> =
             inherited.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         for (name, value) in &spec.env {
             let value = self.resolve(&format!("env.{name}"), value, BareName::Placeholder)?;
-            child.insert(name.into(), value.into());
+            variables.insert(name.into(), value.into());
         }
         // Includes the inherited variables, because the child can print those, too.
-        for (name, value) in &child {
+        for (name, value) in &variables {
             if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
                 self.record_secrets(name, value);
             }
         }
-        Ok(child.into_iter().collect())
+        Ok(variables.into_iter().collect())
     }
 }
 
@@ -452,7 +453,7 @@ impl Interpolate {
     /// see nor change the user's home folder.
     fn confine(&self, server: &ServerName, spec: &Stdio, plan: &mut ChildPlan, mut confinement: Confinement) {
         if let Some(homes_folder) = &self.homes_folder {
-            // The server's own working folder depends only on its name, so it is left out of the name of the home.
+            // The server's own working folder depends only on its name, so the name of the home does not need it.
             let is_own_folder = |cwd: &&PathBuf| cwd.parent().is_some() && cwd.parent() == self.own_folders.as_deref();
             let home = homes_folder.join(home_name(server, spec, spec.cwd.as_ref().filter(|cwd| !is_own_folder(cwd))));
             for (name, folder) in [("HOME", home.clone()), ("TMPDIR", home.join("tmp"))] {
@@ -559,9 +560,10 @@ impl Resolver for Interpolate {
 
     fn add_secrets(&self, server: &ServerName, secrets: Vec<String>) {
         // The server may repeat the credential without its scheme: only `abc` of `Bearer abc`.
-        let words = secrets.iter().filter_map(|secret| secret.rsplit_once(' ')).map(|(_, word)| word.to_owned());
-        let words: Vec<String> = words.collect();
-        self.remember_as(Retention::Short, Some(server), secrets.into_iter().chain(words));
+        let bare_credentials =
+            secrets.iter().filter_map(|secret| secret.rsplit_once(' ')).map(|(_, credential)| credential.to_owned());
+        let bare_credentials: Vec<String> = bare_credentials.collect();
+        self.remember_as(Retention::Short, Some(server), secrets.into_iter().chain(bare_credentials));
     }
 
     fn oauth<'a>(&'a self, _: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<OAuth, ResolveError>> {

@@ -3,7 +3,8 @@
 //! No other crate reads the environment or configuration files. [`load()`] turns the layers of a user's configuration
 //! into a [`Desired`](toolrack_host::Desired) set of servers and a report. Every entry (the configuration of one
 //! server) has its file and the entries that it replaces, and every [`Problem`] names its file, line and column. A bad
-//! entry is skipped, and a bad file is skipped as a whole; both are reported, and all others are used.
+//! entry is skipped, and a file that cannot be parsed is skipped as a whole. The report names both, and all other
+//! entries are used.
 //!
 //! [`reload()`] loads the configuration again at any time: it returns a complete new configuration or a report, so that
 //! a half-written file never replaces the running one.
@@ -16,17 +17,17 @@
 //!
 //! - `document` holds the text of a file, `dialect` parses it and finds its servers, and `node` is a parsed file.
 //! - `entry` reads one server, with one row of `rows` for each field.
-//! - `load` merges all files into a [`Loaded`]. `settings` and `model` read `toolrack.toml`; `trust` and `look` are for
-//!   what a project brings.
+//! - `load` merges all files into a [`Loaded`]. `settings` and `model` read `toolrack.toml`. `trust` and `look` handle
+//!   the entries that a project brings.
 //! - `edit` changes files, `import` reads the files of other programs, and `connect` adds Toolrack to them.
 //! - `interpolate` fills in placeholders when the host connects, from the `environment` and the stored secrets.
-//!   `placeholder` is their grammar, `home` is about `~`, and `needs` lists the values that an entry needs.
+//!   `placeholder` has their grammar, `home` resolves `~`, and `needs` lists the values that an entry needs.
 //! - `mask`, `redact` and `guard` make sure that no secret is shown or passed on.
 //! - `watch` reports changed files, so that the caller can call [`reload()`].
 //! - `schema` makes the JSON schemas and the reference page from `rows`.
 //! - `places` finds the folders of configuration and data, and `own_server` checks a server that a member of a team
 //!   adds.
-//! - `problem` is what is wrong with a file, and `suggest` finds the likely meaning of an unknown name.
+//! - `problem` describes one mistake in a file, and `suggest` finds the likely meaning of an unknown name.
 //! - `fuzzing` is for the crate `fuzz` only.
 //!
 //! This crate uses no network and no database, and starts no process.

@@ -121,9 +121,8 @@ fn load_layers(request: &Request, layers: Vec<Layer>, project: PathBuf, ledger: 
 struct Loader<'a> {
     /// The entry of each name so far, with its server; a broken entry has no server (`None`).
     entries: BTreeMap<String, (Entry, Option<ServerSpec>)>,
-    /// The servers of agents, file by file. They are added after all files, because they replace servers of every
-    /// layer.
-    agents: Vec<(Vec<Agent>, Layer, Document)>,
+    /// The agents of each file. Their servers are added after all files, because they replace servers of every layer.
+    agents_by_file: Vec<(Vec<Agent>, Layer, Document)>,
     settings: Settings,
     /// The ids of all agents that a file defines.
     known_agents: Vec<String>,
@@ -182,7 +181,7 @@ impl<'a> Loader<'a> {
         });
         Self {
             entries: entries.collect(),
-            agents: Vec::new(),
+            agents_by_file: Vec::new(),
             settings: Settings::default(),
             known_agents: Vec::new(),
             problems: ProblemCollector::default(),
@@ -253,7 +252,7 @@ impl<'a> Loader<'a> {
                 self.problems.extend(servers.problems);
                 self.add_entries(layer, &document, &servers.entries, None);
                 if !servers.agents.is_empty() {
-                    self.agents.push((servers.agents, layer.clone(), document));
+                    self.agents_by_file.push((servers.agents, layer.clone(), document));
                 }
             }
             Err(problem) => self.skip_file(*problem),
@@ -266,16 +265,16 @@ impl<'a> Loader<'a> {
         self.settings.policy = section.added_to(policy, layer.owner());
     }
 
-    /// Adds the servers of the agent `chosen`, which replace servers of every layer. Also reads the servers of all
-    /// other agents, so that the user hears of errors in them before an agent needs them.
-    fn add_agents(&mut self, chosen: Option<&str>) {
-        let files = std::mem::take(&mut self.agents);
+    /// Adds the servers of the agent `chosen_agent`, which replace servers of every layer. Also reads the servers of
+    /// all other agents, so that the user hears of errors in them before an agent needs them.
+    fn add_agents(&mut self, chosen_agent: Option<&str>) {
+        let files = std::mem::take(&mut self.agents_by_file);
         let agents =
             files.iter().flat_map(|(agents, layer, document)| agents.iter().map(move |agent| (agent, layer, document)));
         let mut ids = BTreeSet::new();
         for (agent, layer, document) in agents {
             ids.insert(&*agent.id);
-            if chosen == Some(&*agent.id) {
+            if chosen_agent == Some(&*agent.id) {
                 self.add_entries(layer, document, &agent.entries, Some(&agent.id));
                 continue;
             }
@@ -286,16 +285,17 @@ impl<'a> Loader<'a> {
             }
         }
         self.known_agents = ids.into_iter().map(str::to_owned).collect();
-        if let Some(problem) = chosen.and_then(|chosen| unknown_agent(chosen, &self.known_agents)) {
+        if let Some(problem) = chosen_agent.and_then(|chosen_agent| unknown_agent(chosen_agent, &self.known_agents)) {
             self.problems.add(problem);
         }
     }
 
+    /// Adds the entries of one file, for one agent or for all.
     fn add_entries(&mut self, layer: &Layer, document: &Document, raw_entries: &[Member], agent: Option<&str>) {
         let mut names = HashSet::new();
-        for entry in raw_entries {
-            let is_repeated = !names.insert(&*entry.name);
-            self.add_entry(&EntryOrigin { layer, document, agent }, entry, is_repeated);
+        for raw_entry in raw_entries {
+            let is_repeated = !names.insert(&*raw_entry.name);
+            self.add_entry(&EntryOrigin { layer, document, agent }, raw_entry, is_repeated);
         }
     }
 
@@ -354,9 +354,9 @@ impl<'a> Loader<'a> {
         };
         let spec = spec.map(|spec| ServerSpec { source: source.clone(), trust: trust.clone(), ..spec });
         let shadows = match self.entries.remove(&raw_entry.name) {
-            Some((replaced, _)) => {
-                let shadow = ShadowedEntry { scope: replaced.scope, source: replaced.source };
-                std::iter::once(shadow).chain(replaced.shadows).collect()
+            Some((replaced_entry, _)) => {
+                let shadow = ShadowedEntry { scope: replaced_entry.scope, source: replaced_entry.source };
+                std::iter::once(shadow).chain(replaced_entry.shadows).collect()
             }
             None => Vec::new(),
         };

@@ -70,9 +70,9 @@ pub fn points(proposal: &Value) -> Vec<String> {
     };
     // An entry has one of the two programs: the server, or the program that prints headers.
     for (command, arguments) in [(words("command"), words("args")), (words("headers_helper"), Vec::new())] {
-        check_start(&command, &arguments, &mut points);
+        check_command(&command, &arguments, &mut points);
         for word in command.iter().chain(&arguments) {
-            check_text(word, &mut points);
+            check_argument(word, &mut points);
         }
     }
     for (name, value) in proposal["env"].as_object().into_iter().flatten() {
@@ -99,7 +99,7 @@ fn program_name(word: &str) -> String {
 }
 
 /// Adds points about the command as a whole: code in its arguments, and too many rights.
-fn check_start(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
+fn check_command(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
     let words: Vec<_> = command.iter().chain(arguments).copied().collect();
     for (index, word) in words.iter().enumerate() {
         let name = program_name(word);
@@ -134,7 +134,7 @@ fn ends_with_code_flag(word: &str) -> bool {
 }
 
 /// Adds points about suspicious parts of one argument, which may be a whole command line.
-fn check_text(word: &str, points: &mut Vec<String>) {
+fn check_argument(word: &str, points: &mut Vec<String>) {
     let parts: Vec<String> = word
         .split(|c: char| c.is_whitespace() || "|;&(){}`\"'$<>".contains(c))
         .map(program_name)
@@ -165,8 +165,11 @@ fn check_text(word: &str, points: &mut Vec<String>) {
 fn is_encoded(word: &str) -> bool {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
     word.split(|c| !is_base64(c)).any(|run| {
-        let has = |kind: fn(&char) -> bool| run.chars().any(|c| kind(&c));
-        run.len() >= 80 && has(char::is_ascii_uppercase) && has(char::is_ascii_lowercase) && has(char::is_ascii_digit)
+        let has_char = |kind: fn(&char) -> bool| run.chars().any(|c| kind(&c));
+        run.len() >= 80
+            && has_char(char::is_ascii_uppercase)
+            && has_char(char::is_ascii_lowercase)
+            && has_char(char::is_ascii_digit)
     })
 }
 
@@ -181,7 +184,7 @@ fn check_variable(name: &str, value: &Value, points: &mut Vec<String>) {
     if let Some(text) = value.as_str() {
         let is_command = text.contains('|') || text.contains("$(");
         if is_command {
-            check_text(text, points);
+            check_argument(text, points);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Hides values that could be secrets.
 //!
 //! [`hide_in_argument`] hides only the secret parts of a text, such as a program's argument. [`hide_literals`] hides a
-//! whole text except its placeholders. [`secrets_of`] returns the parts that [`hide_in_argument`] hides: they are
-//! hidden not only where Toolrack shows the configuration, but also in the output of servers.
+//! whole text except its placeholders. [`secrets_of`] returns the parts that [`hide_in_argument`] hides. Toolrack hides
+//! these parts in the configuration that it shows, and also in the output of servers.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -33,22 +33,22 @@ pub(crate) fn hide_literals(text: &str, bare_name: BareName) -> String {
     let Ok(pieces) = pieces(rest, bare_name) else {
         return format!("{scheme}{HIDDEN}");
     };
-    let mut out = scheme.to_owned();
+    let mut masked = scheme.to_owned();
     for piece in pieces {
         match piece {
-            Piece::Literal(_) if out.ends_with(HIDDEN) => {}
-            Piece::Literal(_) => out.push_str(HIDDEN),
-            Piece::Secret(name) => out.push_str(&format!("${{secret:{name}}}")),
-            Piece::UserValue(name) => out.push_str(&format!("${{user:{name}}}")),
-            Piece::Input(name) => out.push_str(&format!("${{input:{name}}}")),
-            Piece::Variable { name, default } => out.push_str(&match default {
+            Piece::Literal(_) if masked.ends_with(HIDDEN) => {}
+            Piece::Literal(_) => masked.push_str(HIDDEN),
+            Piece::Secret(name) => masked.push_str(&format!("${{secret:{name}}}")),
+            Piece::UserValue(name) => masked.push_str(&format!("${{user:{name}}}")),
+            Piece::Input(name) => masked.push_str(&format!("${{input:{name}}}")),
+            Piece::Variable { name, default } => masked.push_str(&match default {
                 None => format!("${{{name}}}"),
                 Some("") => format!("${{{name}:-}}"),
                 Some(_) => format!("${{{name}:-{HIDDEN}}}"),
             }),
         }
     }
-    out
+    masked
 }
 
 /// If the name of a field, an option or a query parameter contains one of these words, its value is a secret.
@@ -206,14 +206,14 @@ pub(crate) fn secrets_of(text: &str) -> Vec<String> {
 
 /// Returns `text` with `spans` hidden, except the placeholders in them.
 fn hide(text: &str, spans: Spans) -> String {
-    let mut out = String::with_capacity(text.len());
+    let mut masked = String::with_capacity(text.len());
     let mut copied_end = 0;
     for span in spans {
-        out.push_str(&text[copied_end..span.start]);
-        out.push_str(&hide_literals(&text[span.clone()], BareName::Literal));
+        masked.push_str(&text[copied_end..span.start]);
+        masked.push_str(&hide_literals(&text[span.clone()], BareName::Literal));
         copied_end = span.end;
     }
-    out + &text[copied_end..]
+    masked + &text[copied_end..]
 }
 
 /// Returns the texts of `spans`, both as they are written and as a URL or JSON parser decodes them.
@@ -285,6 +285,7 @@ fn spans(text: &str) -> Spans {
     }
 }
 
+/// Moves all spans by `offset` bytes.
 fn shift_spans(spans: Spans, offset: usize) -> impl Iterator<Item = Range<usize>> {
     spans.into_iter().map(move |span| span.start + offset..span.end + offset)
 }
@@ -332,12 +333,12 @@ fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) 
     match &node.value {
         Value::Text(value) => {
             // The text without its quotes.
-            let inner = node.span.start + 1..node.span.end - 1;
+            let text_range = node.span.start + 1..node.span.end - 1;
             if is_secret(name, value) {
-                spans.push(inner);
+                spans.push(text_range);
             } else {
-                let (start, is_header) = (inner.start, false);
-                spans.extend(shift_spans(spans_of_plain_text(&text[inner], is_header), start));
+                let (start, is_header) = (text_range.start, false);
+                spans.extend(shift_spans(spans_of_plain_text(&text[text_range], is_header), start));
             }
         }
         Value::Number(_) if is_secret_name(name) => spans.push(node.span.clone()),
@@ -361,12 +362,12 @@ fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) 
 /// Returns the secret value of `name=value` or of a header `Name: value`. With `is_header`, the text is known to be a
 /// header, which may have no space after the colon.
 fn named_value(text: &str, is_header: bool) -> Option<Range<usize>> {
-    let header = text.split_once(':').filter(|(name, value)| {
+    let header_parts = text.split_once(':').filter(|(name, value)| {
         let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         is_word && (is_header || value.starts_with(' ') || !split_scheme(value).0.is_empty())
     });
-    let setting = text.split_once('=').filter(|(name, _)| !name.contains("://"));
-    let (name, value) = header.or(setting)?;
+    let assignment = text.split_once('=').filter(|(name, _)| !name.contains("://"));
+    let (name, value) = header_parts.or(assignment)?;
     let value = value.trim_start_matches(' ');
     is_secret(name, value).then(|| text.len() - value.len()..text.len())
 }

@@ -221,8 +221,8 @@ impl ModelChoice {
         }
     }
 
-    /// Returns these settings without those for reaching the model. If `overrides` names the same model at the same
-    /// address, they stay.
+    /// Returns these settings without the settings for reaching the model. These stay if `overrides` names the same
+    /// model at the same address.
     fn without_access(self, overrides: &Self) -> Self {
         let is_same = |new: &Option<String>, old: &Option<String>| new.is_none() || new == old;
         if is_same(&overrides.name, &self.name) && is_same(&overrides.base_url, &self.base_url) {

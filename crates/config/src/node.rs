@@ -1,4 +1,4 @@
-//! Represents a parsed file, JSON or TOML, by JSON's values, each with its position in the text.
+//! Represents a parsed file of JSON or TOML. Both become JSON values, each with its position in the text.
 
 use std::ops::Range;
 

@@ -33,7 +33,7 @@ pub struct OwnServer {
     /// The address of the MCP endpoint of the server, with `https`. `http` is read as well, but a connection refuses it
     /// unless the operator's rules for connections allow the host.
     pub url: String,
-    /// Headers of its requests. `${user:NAME}` in a value stands for what the member gives as `NAME`.
+    /// Headers of its requests. `${user:NAME}` in a value stands for the value that the member gives as `NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
 }
@@ -100,6 +100,7 @@ impl OwnServer {
     }
 }
 
+/// Checks the name and the value of one header.
 fn check_header(name: &str, value: &str) -> Result<(), BadOwnServer> {
     let shown_name = || toolrack_host::text::for_line(&toolrack_host::text::clip(name, MAX_NAME)).into_owned();
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);

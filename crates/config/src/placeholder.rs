@@ -9,15 +9,15 @@ const MAX_DEPTH: usize = 8;
 /// The maximum size of a text with its values filled in: 1 MiB. Systems accept less as one argument.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// What [`is_stored_name`] requires, for messages.
+/// The rule of [`is_stored_name`], for messages.
 const NAME_RULE: &str = "has 1 to 64 letters, digits and `_.-`, and does not begin with `.` or `-`";
 
-/// Whether `$NAME` without braces is a placeholder, which depends on the field.
+/// The meaning of `$NAME` without braces, which depends on the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BareName {
-    /// `$NAME` is a placeholder: in values of `env` and `headers`.
+    /// A placeholder: in values of `env` and `headers`.
     Placeholder,
-    /// `$NAME` is plain text: in all other fields, because an argument may be meant for a shell.
+    /// Plain text: in all other fields, because an argument may be a script for a shell.
     Literal,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum TemplateError {
 }
 
 impl TemplateError {
-    /// Returns what the user can do about the error.
+    /// Returns the next step for the user.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Unterminated => "write `$$` for a plain dollar sign".to_owned(),
@@ -146,7 +146,7 @@ fn piece(text: &str, bare_name: BareName) -> Result<(Piece<'_>, usize), Template
     Ok((Piece::Literal(&text[..1]), 1))
 }
 
-/// Returns the index of the `}` that closes the `${` at the beginning of `text`, past all placeholders inside it.
+/// Returns the index of the `}` that closes the `${` at the beginning of `text`. Skips the placeholders inside it.
 pub(crate) fn closing_brace(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let bytes = text.as_bytes();
@@ -162,7 +162,7 @@ pub(crate) fn closing_brace(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns the placeholder whose text between the braces is `inner`; `None` if that is literal text.
+/// Returns the placeholder with the text `inner` between its braces; `None` if it is literal text.
 fn braced_placeholder(inner: &str) -> Option<Piece<'_>> {
     if let Some(name) = inner.strip_prefix("secret:") {
         return Some(Piece::Secret(name));
@@ -181,8 +181,8 @@ fn braced_placeholder(inner: &str) -> Option<Piece<'_>> {
     is_variable_name(name).then_some(Piece::Variable { name, default })
 }
 
-/// Returns the variable that opencode, another MCP client, would look up in `text`: `NAME` of the first `{env:NAME}`
-/// that no `$` precedes.
+/// Returns the variable that opencode, another MCP client, would look up in `text`: the `NAME` of the first
+/// `{env:NAME}` without a `$` before it.
 pub(crate) fn opencode_variable(text: &str) -> Option<&str> {
     text.match_indices("{env:").find_map(|(start, prefix)| {
         let (name, _) = text[start + prefix.len()..].split_once('}')?;
@@ -190,12 +190,14 @@ pub(crate) fn opencode_variable(text: &str) -> Option<&str> {
     })
 }
 
-/// Checks that `text` is well-formed, has no `${input:…}`, and nests no default too deep. Looks nothing up.
+/// Checks that `text` is well-formed, has no `${input:…}`, and does not nest defaults too deep. Does not look up
+/// values.
 pub(crate) fn check(text: &str) -> Result<(), TemplateError> {
     // A bare `$NAME` is well-formed in every field, so the choice of `BareName` makes no difference here.
     check_nested(text, 0)
 }
 
+/// As [`check`], for a text that is nested in `depth` defaults.
 fn check_nested(text: &str, depth: usize) -> Result<(), TemplateError> {
     if depth > MAX_DEPTH {
         return Err(TemplateError::TooDeep);
@@ -215,8 +217,8 @@ fn check_nested(text: &str, depth: usize) -> Result<(), TemplateError> {
 pub(crate) fn collect_secret_names(text: &str, names: &mut BTreeSet<String>) {
     // Most texts have no placeholder, and need no parsing.
     if text.contains("${secret:") {
-        let secret = |piece| if let Piece::Secret(name) = piece { Some(name) } else { None };
-        collect_names(text, secret, names, 0);
+        let secret_name_of = |piece| if let Piece::Secret(name) = piece { Some(name) } else { None };
+        collect_names(text, secret_name_of, names, 0);
     }
 }
 
@@ -224,8 +226,8 @@ pub(crate) fn collect_secret_names(text: &str, names: &mut BTreeSet<String>) {
 /// text adds none.
 pub(crate) fn collect_user_value_names(text: &str, names: &mut BTreeSet<String>) {
     if text.contains("${user:") {
-        let user_value = |piece| if let Piece::UserValue(name) = piece { Some(name) } else { None };
-        collect_names(text, user_value, names, 0);
+        let value_name_of = |piece| if let Piece::UserValue(name) = piece { Some(name) } else { None };
+        collect_names(text, value_name_of, names, 0);
     }
 }
 
@@ -246,7 +248,7 @@ fn collect_names<'t>(
     }
 }
 
-/// A name whose value [`expand`] asks its caller for.
+/// A name. [`expand`] asks its caller for the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reference<'a> {
     /// An environment variable.
@@ -258,19 +260,20 @@ pub(crate) enum Reference<'a> {
 }
 
 /// Returns `text` with every placeholder replaced by the result of `lookup`, which returns `None` for a name that is
-/// not set. An inserted value is not searched for placeholders.
+/// not set. Does not expand placeholders in these results.
 pub(crate) fn expand(
     text: &str,
     bare_name: BareName,
     lookup: &impl Fn(Reference<'_>) -> Result<Option<String>, TemplateError>,
 ) -> Result<String, TemplateError> {
-    let mut out = String::with_capacity(text.len());
-    expand_into(&mut out, text, bare_name, lookup, 0)?;
-    Ok(out)
+    let mut expanded = String::with_capacity(text.len());
+    expand_into(&mut expanded, text, bare_name, lookup, 0)?;
+    Ok(expanded)
 }
 
+/// Appends the expansion of `text`, which is nested in `depth` defaults, to `expanded`.
 fn expand_into(
-    out: &mut String,
+    expanded: &mut String,
     text: &str,
     bare_name: BareName,
     lookup: &impl Fn(Reference<'_>) -> Result<Option<String>, TemplateError>,
@@ -281,28 +284,28 @@ fn expand_into(
     }
     for piece in pieces(text, bare_name)? {
         match piece {
-            Piece::Literal(text) => out.push_str(text),
+            Piece::Literal(text) => expanded.push_str(text),
             Piece::Secret(name) => match lookup(Reference::Secret(name))? {
-                Some(value) => out.push_str(&value),
+                Some(value) => expanded.push_str(&value),
                 None => return Err(TemplateError::MissingSecret(name.to_owned())),
             },
             Piece::UserValue(name) => match lookup(Reference::UserValue(name))? {
-                Some(value) => out.push_str(&value),
+                Some(value) => expanded.push_str(&value),
                 None => return Err(TemplateError::MissingUserValue(name.to_owned())),
             },
             Piece::Input(name) => return Err(TemplateError::Input(name.to_owned())),
             Piece::Variable { name, default: None } => match lookup(Reference::Variable(name))? {
-                Some(value) => out.push_str(&value),
+                Some(value) => expanded.push_str(&value),
                 None => return Err(TemplateError::UnsetVariable(name.to_owned())),
             },
             Piece::Variable { name, default: Some(default) } => {
                 match lookup(Reference::Variable(name))?.filter(|value| !value.is_empty()) {
-                    Some(value) => out.push_str(&value),
-                    None => expand_into(out, default, bare_name, lookup, depth + 1)?,
+                    Some(value) => expanded.push_str(&value),
+                    None => expand_into(expanded, default, bare_name, lookup, depth + 1)?,
                 }
             }
         }
-        if out.len() > MAX_BYTES {
+        if expanded.len() > MAX_BYTES {
             return Err(TemplateError::TooLong);
         }
     }

@@ -12,7 +12,8 @@ use crate::environment::Environment;
 /// | | default | with `TOOLRACK_HOME` |
 /// |---|---|---|
 /// | settings | `$XDG_CONFIG_HOME/toolrack/toolrack.toml` | `$TOOLRACK_HOME/toolrack.toml` |
-/// | user servers | `$XDG_CONFIG_HOME/toolrack/mcp.json`, or `TOOLRACK_MCP_CONFIG` | `$TOOLRACK_HOME/mcp.json`, or `TOOLRACK_MCP_CONFIG` |
+/// | user servers | `$XDG_CONFIG_HOME/toolrack/mcp.json`, or `TOOLRACK_MCP_CONFIG` | `$TOOLRACK_HOME/mcp.json`, or
+/// `TOOLRACK_MCP_CONFIG` |
 /// | local servers | `$XDG_CONFIG_HOME/toolrack/projects/…/mcp.json` | `$TOOLRACK_HOME/projects/…/mcp.json` |
 /// | data | `$XDG_DATA_HOME/toolrack/` | `$TOOLRACK_HOME/` |
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,20 +71,20 @@ impl Places {
         &self.data
     }
 
-    /// Returns the folder of [`Self::own_folder`]: it contains a working folder for each server.
+    /// Returns the folder that contains the working folder of each server ([`Self::own_folder`]).
     #[must_use]
     pub fn own_folders(&self) -> PathBuf {
         self.data.join("cwd")
     }
 
-    /// Returns the working folder of the server `name`, for an entry that names no other.
+    /// Returns the working folder of the server `name`, if its entry does not name one.
     /// [`Interpolate`](crate::Interpolate) creates it.
     #[must_use]
     pub fn own_folder(&self, name: &str) -> PathBuf {
         // The hash distinguishes servers whose names get the same prefix.
         let hash = Sha256::digest(name);
-        let to_plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
-        let prefix: String = name.chars().map(to_plain).take(32).collect();
+        let to_safe_char = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+        let prefix: String = name.chars().map(to_safe_char).take(32).collect();
         self.own_folders().join(format!("{prefix}-{}", HEXLOWER.encode(&hash[..4])))
     }
 
@@ -133,6 +134,7 @@ fn xdg_folder(environment: &Environment, variable: &str, default: &str) -> Resul
     }
 }
 
+/// Returns `path` as an absolute path, or unchanged if the current folder is unknown.
 fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
@@ -157,9 +159,9 @@ pub(crate) fn project_folders(cwd: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The real paths of those of the user's own files that exist. One of them may also be at the place of a project's
-/// file, as with `TOOLRACK_HOME=~/.toolrack` in the home folder. It then counts only as the user's file: as a project's
-/// file, it would wait for the user's agreement, and replace itself.
+/// The real paths of the user's own files, as far as they exist. With `TOOLRACK_HOME=~/.toolrack`, one of them is also
+/// where a project in the home folder has its file. It then counts only as the user's file: as a project's file, it
+/// would wait for the user's agreement, and replace itself.
 pub(crate) struct UsersFiles(Vec<PathBuf>);
 
 impl UsersFiles {

@@ -27,8 +27,8 @@ impl fmt::Display for Severity {
 /// A problem of a file.
 ///
 /// Its `Display` is for the user: first the place and the message, on the next line the line of the file with carets
-/// below, then the next step. `{:#}` gives the first line alone. Neither ever contains a configured value that could be
-/// a secret.
+/// below, then the next step. `{:#}` gives the first line alone. Neither contains configured values that could be
+/// secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The severity.
@@ -53,7 +53,7 @@ pub struct Problem {
     /// The next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The line of the file, values hidden.
+    /// The line of the file, with its values hidden.
     #[serde(skip)]
     pub snippet: Option<Snippet>,
     /// Whether to report the problem only when the configuration is written or checked, and not each time it is read.
@@ -61,7 +61,7 @@ pub struct Problem {
     pub is_minor: bool,
 }
 
-/// A line of a file with a marked part. Values are replaced by asterisks, and the text is safe to print.
+/// A line of a file with a marked part, safe to print. Asterisks stand for the values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snippet {
     /// The line; if it is long, only the text around the marked part.
@@ -129,8 +129,8 @@ impl Problem {
         self.severity == Severity::Error
     }
 
-    /// Returns the place of the problem as `file:line:column`, without the parts that are not known. Empty for an entry
-    /// that is in no file. Not safe to print, because a path can contain any characters.
+    /// Returns the place of the problem as `file:line:column`, without the unknown parts. Empty for an entry without a
+    /// file. Not safe to print, because a path can contain any characters.
     #[must_use]
     pub fn place(&self) -> String {
         let mut place = self.path.as_ref().map_or_else(String::new, |path| path.display().to_string());

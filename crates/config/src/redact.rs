@@ -1,5 +1,5 @@
-//! Hides the secrets in entries (each configures one server) and files that are shown, but not their placeholders. A
-//! user who is asked to agree to an entry sees [all of it](proposal).
+//! Hides the secrets in entries and files before Toolrack shows them. An entry configures one server. Placeholders stay
+//! visible. When Toolrack asks a user to agree to an entry, the user sees [all of it](proposal).
 
 mod container;
 mod file;
@@ -62,7 +62,7 @@ impl ValueForm {
         })
     }
 
-    /// Returns `text`, all of which is a secret except for its placeholders.
+    /// Returns `text`, which is a secret except for its placeholders.
     fn secret(self, text: &str) -> Json {
         self.text(text, |text| hide_literals(text, BareName::Literal))
     }
@@ -83,7 +83,7 @@ impl ValueForm {
     }
 }
 
-/// Returns `spec` as an entry without defaults, with its values as `form` says.
+/// Returns `spec` as an entry without defaults, with its values in this form.
 fn entry(spec: &ServerSpec, form: ValueForm) -> Json {
     let mut entry = match &spec.transport {
         Transport::Stdio(stdio) => stdio_fields(stdio, form),
@@ -105,8 +105,8 @@ fn entry(spec: &ServerSpec, form: ValueForm) -> Json {
     Json::Object(entry)
 }
 
-/// Adds the fields of those rows for which `is_selected` returns `true`, if the row itself can show its value and the
-/// value is not the default.
+/// Adds the fields of the rows that `is_selected` accepts. Leaves out defaults, and rows without a function to show
+/// their value.
 fn add_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, is_selected: impl Fn(&Row) -> bool) {
     for row in ENTRY.rows.iter().filter(|row| is_selected(row) && !row.is_alias()) {
         let Some(setting) = row.sets else { continue };
@@ -149,12 +149,14 @@ fn stdio_fields(stdio: &Stdio, form: ValueForm) -> Map<String, Json> {
 /// Returns the sandbox. Includes its ports and its limit of processes even if they are the defaults: a user who agrees
 /// to the entry should see them.
 fn sandbox_value(sandbox: &Sandbox) -> Json {
-    let ports = |ports: &Ports| match ports {
+    let ports_value = |ports: &Ports| match ports {
         Ports::Any => json!("any"),
         Ports::Only(ports) => json!(ports),
     };
-    let mut fields =
-        Map::from_iter([("connect".to_owned(), ports(&sandbox.connect)), ("bind".to_owned(), ports(&sandbox.bind))]);
+    let mut fields = Map::from_iter([
+        ("connect".to_owned(), ports_value(&sandbox.connect)),
+        ("bind".to_owned(), ports_value(&sandbox.bind)),
+    ]);
     for (name, paths) in [("read", &sandbox.read), ("write", &sandbox.write)] {
         if !paths.is_empty() {
             fields.insert(name.to_owned(), json!(paths));
@@ -170,10 +172,10 @@ fn sandbox_value(sandbox: &Sandbox) -> Json {
     fields.insert("limits".to_owned(), Json::Object(limits.collect()));
     let (mut sandbox, mut defaults) = (sandbox.clone(), Sandbox::default());
     for row in SANDBOX.rows {
-        if let Some(SpecSetting::Confines(flag_in)) = row.sets
-            && flag_in(&mut sandbox) != flag_in(&mut defaults)
+        if let Some(SpecSetting::SandboxFlag(flag_of)) = row.sets
+            && flag_of(&mut sandbox) != flag_of(&mut defaults)
         {
-            fields.insert(row.key.to_owned(), json!(flag_in(&mut sandbox)));
+            fields.insert(row.key.to_owned(), json!(flag_of(&mut sandbox)));
         }
     }
     Json::Object(fields)
@@ -187,8 +189,8 @@ fn http_fields(kind: &str, http: &Http, form: ValueForm) -> Map<String, Json> {
         entry.insert("headers".to_owned(), form.named_values(&http.headers));
     }
     if let Some(helper) = &http.headers_helper {
-        let words = std::iter::once(&helper.command).chain(&helper.args);
-        entry.insert("headers_helper".to_owned(), form.arguments(words));
+        let command_line = std::iter::once(&helper.command).chain(&helper.args);
+        entry.insert("headers_helper".to_owned(), form.arguments(command_line));
     }
     let oauth = oauth_fields(&http.oauth, form);
     if !oauth.is_empty() {
@@ -199,8 +201,8 @@ fn http_fields(kind: &str, http: &Http, form: ValueForm) -> Map<String, Json> {
 
 fn oauth_fields(oauth: &OAuth, form: ValueForm) -> Map<String, Json> {
     let mut fields = Map::new();
-    let texts = [("client_id", &oauth.client_id), ("account", &oauth.account)];
-    for (name, value) in texts {
+    let plain_fields = [("client_id", &oauth.client_id), ("account", &oauth.account)];
+    for (name, value) in plain_fields {
         fields.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
     let credentials = [

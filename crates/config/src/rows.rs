@@ -1,8 +1,8 @@
-//! Has one row for each field of an entry (the configuration of one server), and for each setting of `toolrack.toml`.
+//! Describes each field of an entry (the configuration of one server) and each setting of `toolrack.toml` in one row.
 //!
 //! A row has the static facts of a field: its names, its kind, its default, the hidden parts and one line of
-//! documentation. The reader of entries finds a field by the key of its row. The host's crate defines some rows itself;
-//! their fields need no other code to be read and shown. The schemas and the reference page in `docs/` are made from
+//! documentation. The reader of entries finds a field by the key of its row. The host's crate defines some rows itself,
+//! with the code that reads and shows their fields. The schemas and the reference page in `docs/` are made from
 //! the rows ([`schema`](crate::schema)). A test compares each row with the reader.
 
 mod entry;
@@ -39,11 +39,11 @@ pub(crate) struct Row {
     /// The transports whose servers have the field.
     pub(crate) servers: FieldScope,
     pub(crate) is_required: bool,
-    /// Whether any object with this field is an entry. Files without `mcpServers` are recognized by it.
+    /// Whether any object with this field is an entry. Toolrack recognizes files without `mcpServers` by such fields.
     pub(crate) is_characteristic: bool,
     /// Whether placeholders such as `${TOKEN}` are filled in when the server connects.
     pub(crate) is_filled: bool,
-    /// Whether the field decides which program answers, and so belongs to the identity of the server.
+    /// Whether the field is a part of the server's identity, because it decides which program answers.
     pub(crate) is_identity: bool,
     pub(crate) hidden: Hidden,
     /// The field under which the value of this field is shown, if this field is an [alias](Self::is_alias).
@@ -113,11 +113,11 @@ pub(crate) struct Table {
     /// The name of the table in the schemas and on the reference page.
     pub(crate) title: &'static str,
     pub(crate) rows: &'static [Row],
-    /// Whether a field that is not in the table is an error, and not only a warning.
+    /// Whether an unknown field is an error. Otherwise, it is only a warning.
     pub(crate) is_closed: bool,
 }
 
-/// The parts of a field that are hidden when an entry is shown. A user who is asked to agree to an entry sees all of
+/// The hidden parts of a field in a shown entry. When Toolrack asks a user to agree to an entry, the user sees all of
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hidden {
@@ -128,27 +128,27 @@ pub(crate) enum Hidden {
     Everything,
 }
 
-/// How a field is set in the spec and shown from it.
+/// The setting of a [`ServerSpec`] that a field sets. Common code reads and shows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SpecSetting {
-    /// As the host's row says.
+    /// A setting that the host's crate defines.
     Field(Field),
-    /// As the row of this key, because the field is another name for it.
-    Same(&'static str),
+    /// The setting of the row with this key: the field is another name for it.
+    SameAs(&'static str),
     /// A flag of the server's sandbox, to which the function returns a reference.
-    Confines(fn(&mut Sandbox) -> &mut bool),
+    SandboxFlag(fn(&mut Sandbox) -> &mut bool),
     /// A setting with its own code in the reader of entries.
     Other(fn(&ServerSpec) -> Json),
 }
 
 impl SpecSetting {
-    /// Returns the value of the field in `spec`, in the form in which entries are shown; `None` if it is not shown or
-    /// other code shows it.
+    /// Returns the value of the field in `spec`, in the form in which entries are shown. `None` if the field is not
+    /// shown, or other code shows it.
     pub(crate) fn shown(&self, spec: &ServerSpec) -> Option<Json> {
         match self {
             Self::Field(field) => (field.shown)(spec),
             Self::Other(show) => Some(show(spec)),
-            Self::Same(_) | Self::Confines(_) => None,
+            Self::SameAs(_) | Self::SandboxFlag(_) => None,
         }
     }
 
@@ -156,8 +156,8 @@ impl SpecSetting {
     pub(crate) fn default_value(&self) -> Option<Json> {
         match self {
             Self::Field(field) => Some((field.default)()),
-            Self::Same(key) => ENTRY.row(key)?.default_value(),
-            Self::Confines(flag_in) => Some(Json::Bool(*flag_in(&mut Sandbox::default()))),
+            Self::SameAs(key) => ENTRY.row(key)?.default_value(),
+            Self::SandboxFlag(flag_in) => Some(Json::Bool(*flag_in(&mut Sandbox::default()))),
             Self::Other(show) => Some(show(&ServerSpec::new(Transport::Http(Http::default())))),
         }
     }
@@ -232,7 +232,7 @@ impl Row {
         std::iter::once(self.key).chain(self.aliases.iter().map(|(name, _)| *name))
     }
 
-    /// Returns whether the field is another way to set what the field `shown_as` sets, such as `disabled` for
+    /// Returns whether the field sets the same as the field `shown_as`. For example, `disabled` is an alias of
     /// `enabled`.
     pub(crate) fn is_alias(&self) -> bool {
         self.shown_as.is_some()
@@ -275,10 +275,10 @@ impl Kind {
     /// Returns the allowed words of a field, for a message.
     pub(crate) fn words(&self) -> String {
         let Self::Words(words) = self else { return String::new() };
-        let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
-        match quoted.split_last() {
-            Some((last, [])) => last.clone(),
-            Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        let quoted_words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+        match quoted_words.split_last() {
+            Some((last_word, [])) => last_word.clone(),
+            Some((last_word, other_words)) => format!("{} or {last_word}", other_words.join(", ")),
             None => String::new(),
         }
     }

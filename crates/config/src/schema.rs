@@ -33,13 +33,13 @@ pub fn servers() -> Json {
         ),
         ("type", json!("object")),
     ]);
-    let containers =
+    let servers_objects =
         [("mcpServers", "Servers by their names."), ("servers", "Servers by their names, as VS Code writes them.")];
     let mut properties = object([("$schema", json!({ "type": "string" }))]);
-    for (key, description) in containers {
-        let mut container = servers.clone();
-        container["description"] = json!(description);
-        properties.insert(key.to_owned(), container);
+    for (key, description) in servers_objects {
+        let mut servers_object = servers.clone();
+        servers_object["description"] = json!(description);
+        properties.insert(key.to_owned(), servers_object);
     }
     root.insert("properties".to_owned(), Json::Object(properties));
     root.insert("$defs".to_owned(), schema.into_defs());
@@ -60,7 +60,7 @@ fn object<const N: usize>(members: [(&str, Json); N]) -> Map<String, Json> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A schema while it is built.
+/// A schema that is being built.
 #[derive(Debug, Default)]
 struct Schema {
     /// The definitions, by name.
@@ -75,7 +75,7 @@ impl Schema {
     /// Returns a reference to the definition `name`, which `make` builds the first time.
     fn define(&mut self, name: &str, make: impl FnOnce(&mut Self) -> Json) -> Json {
         if !self.defs.contains_key(name) {
-            // If the definition refers to itself, it must not be built a second time.
+            // Insert the name first, because a definition that refers to itself must not be built a second time.
             self.defs.insert(name.to_owned(), Json::Null);
             let definition = make(self);
             self.defs.insert(name.to_owned(), definition);
@@ -127,7 +127,7 @@ impl Schema {
         Self::finish(object([("type", json!("object")), ("properties", Json::Object(properties))]), table, &required)
     }
 
-    /// Adds the required fields of `table` to `schema`, and whether it allows other fields.
+    /// Adds to `schema` the required fields of `table`, and whether other fields are allowed.
     fn finish(mut schema: Map<String, Json>, table: &Table, required: &[&str]) -> Map<String, Json> {
         if !required.is_empty() {
             schema.insert("required".to_owned(), json!(required));
@@ -138,7 +138,8 @@ impl Schema {
         schema
     }
 
-    /// Returns the schema of a field. `has_spellings`: it is a field of an entry, and its name has several spellings.
+    /// Returns the schema of a field. `has_spellings` is `true` for a field of an entry, because its name has several
+    /// spellings.
     fn row(&mut self, row: &Row, has_spellings: bool) -> Json {
         let kind = self.kind(&row.kind, has_spellings);
         // A field that is `null` counts as absent.
@@ -170,7 +171,7 @@ impl Schema {
             Kind::Texts if has_spellings => self.define("texts", |_| {
                 json!({ "type": "array", "items": { "type": ["string", "number", "boolean"] } })
             }),
-            // Only the reader of entries takes numbers and flags for texts.
+            // Only the reader of entries accepts numbers and flags as texts.
             Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
             Kind::Ports { min } => {
                 json!({ "type": "array", "items": { "type": "integer", "minimum": min, "maximum": u16::MAX } })
@@ -202,7 +203,7 @@ impl Schema {
     }
 }
 
-/// Returns the schema of a time: a number in the unit that the field's name has, or a text with a unit.
+/// Returns the schema of a time: a number in the unit of the field's name, or a text with a unit.
 fn time() -> Json {
     json!({ "anyOf": [
         { "type": "number", "exclusiveMinimum": 0 },
@@ -212,15 +213,15 @@ fn time() -> Json {
 
 /// Returns all names of a field, each in snake_case, camelCase and kebab-case.
 fn spellings(row: &Row) -> Vec<String> {
-    let mut all = Vec::new();
+    let mut spellings = Vec::new();
     for name in row.names() {
         for name in [name.to_owned(), to_camel_case(name), name.replace('_', "-")] {
-            if !all.contains(&name) {
-                all.push(name);
+            if !spellings.contains(&name) {
+                spellings.push(name);
             }
         }
     }
-    all
+    spellings
 }
 
 fn to_camel_case(name: &str) -> String {

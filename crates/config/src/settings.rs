@@ -32,7 +32,7 @@ pub use tools::{Refresh, ToolSettings};
 pub struct Settings {
     /// The treatment of a variable without a value (`unset`).
     pub unset: UnsetPolicy,
-    /// How long conversations are kept (`[sessions]`).
+    /// The limits after which conversations are deleted (`[sessions]`).
     pub sessions: SessionRetention,
     /// The rules for the destinations of requests (`egress`).
     pub egress: EgressRules,
@@ -51,7 +51,7 @@ pub struct Settings {
     pub profiles: ToolProfiles,
     /// The settings of tools for models (`[tools]`), overlaid with the settings of the chosen agent (`[agents.tools]`).
     pub tools: ToolSettings,
-    /// Whether the chosen agent carries out tasks itself (`role` in `[[agents]]`).
+    /// The role of the chosen agent (`role` in `[[agents]]`).
     pub role: Role,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) check_name: Option<CheckName>,
 }
 
-/// How long conversations are kept; forever by default.
+/// The limits after which conversations are deleted. By default, they are kept forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionRetention {
@@ -93,7 +93,7 @@ impl Settings {
             // The reader of the servers reports the error.
             Err(_) => return (Self::unreadable(shown_path(document)), Vec::new()),
         };
-        let mut reader = Reader { document, root: &root, problems: Vec::new() };
+        let mut reader = SettingsReader { document, root: &root, problems: Vec::new() };
         let settings = Self {
             unset: reader.word("unset", UnsetPolicy::parse, "until then, a variable without a value is an error"),
             pins: reader.word("pins", PinMode::parse, "until then, a tool that changes is in quarantine"),
@@ -114,7 +114,7 @@ impl Settings {
         (settings, reader.problems)
     }
 
-    /// Returns the strictest settings, for the file `shown_path`, which cannot be read: it may forbid anything.
+    /// Returns the strictest settings, for the unreadable file `shown_path`: it may forbid anything.
     pub(crate) fn unreadable(shown_path: String) -> Self {
         let policy = PolicySection::unreadable().added_to(Policy::default(), FileOwner::User);
         let egress = EgressRules::strictest(shown_path);
@@ -123,15 +123,15 @@ impl Settings {
 }
 
 /// The settings of one file while they are read, and their problems so far.
-struct Reader<'a> {
+struct SettingsReader<'a> {
     document: &'a Document,
     root: &'a Node,
     problems: Vec<Problem>,
 }
 
-impl Reader<'_> {
-    /// Reads the setting `key`, which must be one of the words that `parse` knows. If it is another, `until_then` tells
-    /// the user what applies until the file is corrected.
+impl SettingsReader<'_> {
+    /// Reads the setting `key`, which must be one of the words that `parse` knows. For any other value, reports an
+    /// error with the hint `until_then`, which names the value that applies until the user corrects the file.
     fn word<T: Default>(&mut self, key: &str, parse: impl Fn(&str) -> Option<T>, until_then: &str) -> T {
         let Some(member) = self.root.get(key) else { return T::default() };
         member.node.as_text().and_then(parse).unwrap_or_else(|| {
@@ -155,20 +155,20 @@ impl Reader<'_> {
         value
     }
 
-    /// Adds a warning for each key that its table does not have.
+    /// Adds a warning for each unknown key of a table.
     fn warn_of_unknown_keys(&mut self) {
-        let mut check = |node: Option<&Node>, table: &Table, table_path: &str| {
+        let mut warn_in_table = |node: Option<&Node>, table: &Table, table_path: &str| {
             for member in node.and_then(Node::members).unwrap_or_default() {
                 self.problems.extend(unknown_setting(self.document, member, table, table_path));
             }
         };
-        check(Some(self.root), TOOLRACK, "");
+        warn_in_table(Some(self.root), TOOLRACK, "");
         for table in [DEFAULTS, AUDIT, EGRESS, SERVE, SESSIONS, TOOLS] {
-            check(self.root.get(table.title).map(|member| &member.node), table, &format!("{}.", table.title));
+            warn_in_table(self.root.get(table.title).map(|member| &member.node), table, &format!("{}.", table.title));
         }
         for agent in agents(self.root) {
-            check(Some(agent), AGENT, "agents.");
-            check(agent.get("tools").map(|member| &member.node), TOOLS, "agents.tools.");
+            warn_in_table(Some(agent), AGENT, "agents.");
+            warn_in_table(agent.get("tools").map(|member| &member.node), TOOLS, "agents.tools.");
         }
     }
 }
@@ -216,8 +216,8 @@ fn tools(document: &Document, root: &Node, context: ReadContext<'_>) -> (ToolSet
     (tools, problems)
 }
 
-/// Returns the role of the chosen agent. If the role cannot be read, it is [`Role::Channel`], because an agent with too
-/// few tools does no harm.
+/// Returns the role of the chosen agent. If the role is invalid, returns [`Role::Channel`], because an agent without
+/// tools does no harm.
 fn role(document: &Document, root: &Node, context: ReadContext<'_>) -> (Role, Vec<Problem>) {
     let (mut role, mut problems) = (Role::default(), Vec::new());
     for agent in agents(root) {
@@ -283,7 +283,7 @@ impl SessionRetention {
     }
 }
 
-/// Returns the message of the error that `table` does not have the key of `member`. `field` is the path of the key.
+/// Returns the error message for a key that `table` does not have. `field` is the path of the key.
 fn unknown_key(field: &str, member: &Member, table: &Table) -> String {
     match intended_name(&member.name, table.keys()) {
         Some(similar) => format!("`{field}` is not a known key: did you mean `{similar}`?"),

@@ -2,7 +2,7 @@
 //!
 //! An entry in a repository is only a proposal: it waits until the user agrees. The agreement is for one project, one
 //! name and one content. If the content changes, the entry waits again. The content includes the project's files that
-//! the entry runs, but not comments and the order of fields. A ledger is the record of the agreements.
+//! the entry runs. It does not include comments and the order of fields. A ledger is the record of the agreements.
 
 mod files;
 
@@ -56,7 +56,7 @@ pub fn content_hash(entry: &Json) -> String {
     hash(&Node::from_json(entry))
 }
 
-/// Returns the hash that an agreement is for: of the entry's `hash`, and of `files` with their fingerprints.
+/// Returns the hash of an agreement: of the entry's `hash`, and of `files` with their fingerprints.
 pub(crate) fn agreement_hash(hash: &str, files: &BTreeMap<String, String>) -> String {
     if files.is_empty() {
         return hash.to_owned();
@@ -67,7 +67,7 @@ pub(crate) fn agreement_hash(hash: &str, files: &BTreeMap<String, String>) -> St
 }
 
 /// Returns the [`content_hash`] of an entry as it is written in a file. It covers all members, even those with the same
-/// name: such an entry has an error, but an agreement must not depend on that check.
+/// name. Such an entry has an error, but an agreement must not depend on the check for it.
 pub(crate) fn hash(entry: &Node) -> String {
     let mut canonical = String::from("toolrack entry 1\n");
     write_canonical(entry, &mut canonical);
@@ -75,30 +75,32 @@ pub(crate) fn hash(entry: &Node) -> String {
     HEXLOWER.encode(&hash)
 }
 
-/// Appends `node` to `out`, with the members of each object sorted by name.
-fn write_canonical(node: &Node, out: &mut String) {
+/// Appends `node` to `canonical_text`, with the members of each object sorted by name.
+fn write_canonical(node: &Node, canonical_text: &mut String) {
     match &node.value {
         Value::List(nodes) => {
-            out.push('[');
+            canonical_text.push('[');
             for node in nodes {
-                write_canonical(node, out);
-                out.push(',');
+                write_canonical(node, canonical_text);
+                canonical_text.push(',');
             }
-            out.push(']');
+            canonical_text.push(']');
         }
         Value::Map(members) => {
             let mut members: Vec<_> = members.iter().collect();
             members.sort_by_key(|member| &*member.name);
-            out.push('{');
+            canonical_text.push('{');
             for member in members {
-                out.push_str(&Json::from(&*member.name).to_string());
-                out.push(':');
-                write_canonical(&member.node, out);
-                out.push(',');
+                canonical_text.push_str(&Json::from(&*member.name).to_string());
+                canonical_text.push(':');
+                write_canonical(&member.node, canonical_text);
+                canonical_text.push(',');
             }
-            out.push('}');
+            canonical_text.push('}');
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => out.push_str(&node.to_json().to_string()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {
+            canonical_text.push_str(&node.to_json().to_string())
+        }
     }
 }
 

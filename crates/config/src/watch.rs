@@ -39,14 +39,14 @@ const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The maximum number of attempts to watch the folders of a reader while other programs create and remove folders. The
 /// next check finds a change that these attempts miss.
-const MAX_TRIES: usize = 3;
+const MAX_WATCH_ATTEMPTS: usize = 3;
 
 /// The interval at which all files are checked if the system has no watch left: Linux bounds the watches of all
 /// programs of a user together (`fs.inotify.max_user_instances` and `max_user_watches`).
 const POLL_INTERVAL_WITHOUT_WATCH: Duration = Duration::from_millis(600);
 
-/// Watches the files of any number of readers, in one thread and with one watch of the system, until the watcher and
-/// all its [`Watch`]es are dropped.
+/// Watches the files of any number of readers, in one thread and with one watch of the system. Stops when the watcher
+/// and all its [`Watch`]es are dropped.
 ///
 /// The watcher watches folders, because editors replace files, and also the folders above them, because a folder can be
 /// replaced as well. If the folder of a file does not exist yet, it watches the nearest existing folder above. If a
@@ -55,8 +55,8 @@ const POLL_INTERVAL_WITHOUT_WATCH: Duration = Duration::from_millis(600);
 /// left.
 #[derive(Clone)]
 pub struct Watcher {
-    /// Sends commands to the thread, which ends when all of these senders are dropped. The error of a thread that could
-    /// not start is ignored everywhere: no file can be watched then.
+    /// Sends commands to the thread, which ends when all of these senders are dropped. If the thread could not start,
+    /// every command fails. All code ignores this error, because no file can be watched then.
     commands: Arc<Sender<Command>>,
     /// The id of the next reader.
     next_reader: Arc<AtomicU64>,
@@ -71,13 +71,13 @@ pub struct Watch {
 /// Identifies a reader of a [`Watcher`].
 type ReaderId = u64;
 
-/// An order to the thread of a [`Watcher`].
+/// A command for the thread of a [`Watcher`].
 enum Command {
-    /// Something has happened at these paths.
+    /// Check the files at these paths, because of an event.
     Check(Vec<PathBuf>),
-    /// Events may have been missed.
+    /// Check all files, because the watcher may have missed events.
     CheckAll,
-    /// Call this when a file of the reader has changed.
+    /// Add a reader, and call this function when one of its files has changed.
     Begin(ReaderId, Box<dyn Fn() + Send>),
     /// Follow these files instead of the reader's earlier ones, then drop the sender.
     Follow(ReaderId, Vec<PathBuf>, Sender<()>),
@@ -115,14 +115,14 @@ impl Watcher {
         poll_interval: Duration,
         make_system_watcher: impl FnOnce(Box<dyn Fn(notify::Result<Event>) + Send>) -> SystemWatcher,
     ) -> Self {
-        let (commands, inbox) = channel();
+        let (commands, command_receiver) = channel();
         let commands = Arc::new(commands);
         // The event handler has only a weak reference, so the thread ends when all watchers and watches are dropped.
         let weak_commands = Arc::downgrade(&commands);
         let names = Arc::<FileNames>::default();
-        let filter = Arc::clone(&names);
+        let event_filter = Arc::clone(&names);
         let on_event = move |event: notify::Result<Event>| {
-            if let Some(command) = filter.command_for(event)
+            if let Some(command) = event_filter.command_for(event)
                 && let Some(commands) = weak_commands.upgrade()
             {
                 let _ = commands.send(command);
@@ -131,7 +131,7 @@ impl Watcher {
         let folders = Folders::new(make_system_watcher(Box::new(on_event)));
         let state = ThreadState { folders, names, readers: BTreeMap::new(), readers_by_path: HashMap::new() };
         let thread = thread::Builder::new().name("toolrack-watch".to_owned());
-        if let Err(error) = thread.spawn(move || state.run(&inbox, poll_interval)) {
+        if let Err(error) = thread.spawn(move || state.run(&command_receiver, poll_interval)) {
             tracing::warn!("the configuration files cannot be watched: {error}; changes are applied on request");
         }
         Self { commands, next_reader: Arc::default() }
@@ -164,13 +164,13 @@ impl Drop for Watch {
     }
 }
 
-/// The names of all followed files and their folders. The watched folders may contain other files, such as a database
-/// that is written all the time; their events do not wake the thread.
+/// The names of all followed files and their folders. The watched folders may contain other files, such as a busy
+/// database. The events of such files do not wake the thread.
 #[derive(Default)]
 struct FileNames(ArcSwap<BTreeSet<OsString>>);
 
 impl FileNames {
-    /// Returns the command for the thread after `event`; `None` if the event does not matter. Events of reading do not
+    /// Returns the command for the thread after `event`; `None` if the event does not matter. Reads of files do not
     /// matter: a reader's own reads would wake the thread endlessly.
     fn command_for(&self, event: notify::Result<Event>) -> Option<Command> {
         // An error means that an event may have been missed.
@@ -189,13 +189,14 @@ impl FileNames {
         path.file_name().is_some_and(|name| self.0.load().contains(name))
     }
 
+    /// Adds the names of the files at `paths`.
     fn add<'p>(&self, paths: impl Iterator<Item = &'p PathBuf>) {
         let known_names = self.0.load();
         let new_names: Vec<_> =
             paths.filter_map(|path| path.file_name()).filter(|name| !known_names.contains(*name)).collect();
         if !new_names.is_empty() {
-            let all = known_names.iter().cloned().chain(new_names.into_iter().map(ToOwned::to_owned)).collect();
-            self.0.store(Arc::new(all));
+            let all_names = known_names.iter().cloned().chain(new_names.into_iter().map(ToOwned::to_owned)).collect();
+            self.0.store(Arc::new(all_names));
         }
     }
 }
@@ -206,7 +207,7 @@ struct Reader {
     on_change: Box<dyn Fn() + Send>,
     /// The followed files, as they were when the reader last heard of a change.
     files: BTreeMap<PathBuf, Fingerprint>,
-    /// The paths whose events matter to it; their folders are watched.
+    /// The paths of the events that matter to the reader; their folders are watched.
     paths: BTreeSet<PathBuf>,
 }
 
@@ -216,7 +217,7 @@ impl Reader {
     }
 }
 
-/// An error: the watcher and all its watches were dropped, so the thread ends.
+/// The error that the watcher and all its watches were dropped. The thread then ends.
 struct AllDropped;
 
 /// The state of the thread.
@@ -230,7 +231,7 @@ struct ThreadState {
 
 impl ThreadState {
     /// Reports changes until the watcher and all its watches are dropped.
-    fn run(mut self, inbox: &Receiver<Command>, poll_interval: Duration) {
+    fn run(mut self, command_receiver: &Receiver<Command>, poll_interval: Duration) {
         let current_interval = |state: &Self| match state.folders.is_complete() {
             true => poll_interval,
             false => poll_interval.min(POLL_INTERVAL_WITHOUT_WATCH),
@@ -238,7 +239,7 @@ impl ThreadState {
         let mut last_check = Instant::now();
         loop {
             let remaining = current_interval(&self).saturating_sub(last_check.elapsed());
-            let mut affected = match inbox.recv_timeout(remaining) {
+            let mut affected_readers = match command_receiver.recv_timeout(remaining) {
                 Ok(command) => self.handle(command),
                 Err(RecvTimeoutError::Timeout) => {
                     last_check = Instant::now();
@@ -246,14 +247,14 @@ impl ThreadState {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            if !affected.is_empty() && self.settle(inbox, &mut affected).is_err() {
+            if !affected_readers.is_empty() && self.settle(command_receiver, &mut affected_readers).is_err() {
                 return;
             }
-            self.report(affected);
+            self.report(affected_readers);
         }
     }
 
-    /// Does what `command` says. Returns the readers whose files may have changed.
+    /// Carries out `command`. Returns the readers whose files may have changed.
     fn handle(&mut self, command: Command) -> BTreeSet<ReaderId> {
         match command {
             Command::Check(paths) => {
@@ -275,11 +276,15 @@ impl ThreadState {
     }
 
     /// Waits until a change has settled. Events that arrive meanwhile belong to the same change.
-    fn settle(&mut self, inbox: &Receiver<Command>, affected: &mut BTreeSet<ReaderId>) -> Result<(), AllDropped> {
+    fn settle(
+        &mut self,
+        command_receiver: &Receiver<Command>,
+        affected_readers: &mut BTreeSet<ReaderId>,
+    ) -> Result<(), AllDropped> {
         let end = Instant::now() + SETTLE_TIME;
         while let Some(remaining) = end.checked_duration_since(Instant::now()) {
-            match inbox.recv_timeout(remaining) {
-                Ok(command) => affected.extend(self.handle(command)),
+            match command_receiver.recv_timeout(remaining) {
+                Ok(command) => affected_readers.extend(self.handle(command)),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return Err(AllDropped),
             }
@@ -289,13 +294,14 @@ impl ThreadState {
 
     /// Reports a change to each of these readers. Determines the reader's folders again before that, so that the reader
     /// also sees changes from before a folder was watched.
-    fn report(&mut self, mut affected: BTreeSet<ReaderId>) {
+    fn report(&mut self, mut affected_readers: BTreeSet<ReaderId>) {
         let mut reported = BTreeSet::new();
-        while let Some(reader) = affected.pop_first() {
+        while let Some(reader) = affected_readers.pop_first() {
             reported.insert(reader);
-            let others = self.watch_again(reader);
-            let other_changed = self.changed_readers(others.difference(&reported).copied().collect());
-            affected.extend(other_changed);
+            let readers_with_new_folders = self.watch_again(reader);
+            let changed_readers =
+                self.changed_readers(readers_with_new_folders.difference(&reported).copied().collect());
+            affected_readers.extend(changed_readers);
             if let Some(reader) = self.readers.get_mut(&reader) {
                 for (file, fingerprint) in &mut reader.files {
                     *fingerprint = Fingerprint::read(file);
@@ -308,13 +314,13 @@ impl ThreadState {
     /// Watches the folders that `reader` needs now. Returns the readers of folders that another folder has replaced:
     /// these readers may have missed a change.
     fn watch_again(&mut self, reader: ReaderId) -> BTreeSet<ReaderId> {
-        let mut affected = BTreeSet::new();
+        let mut affected_readers = BTreeSet::new();
         let folders = self.readers.get(&reader).map(Reader::folders).unwrap_or_default();
         for folder in folders.iter().filter(|folder| self.folders.is_replaced(folder)).collect::<Vec<_>>() {
-            affected.extend(self.folders.watch_again(folder));
+            affected_readers.extend(self.folders.watch_again(folder));
         }
         self.watch(reader);
-        affected
+        affected_readers
     }
 
     /// Returns the readers among `readers` for whom a file has changed since the last check, or a watched folder has
@@ -328,7 +334,7 @@ impl ThreadState {
     }
 
     /// Lets the reader follow `files` instead of its earlier ones. A file that it followed before keeps its
-    /// fingerprint, so that no change is lost.
+    /// fingerprint, so that the next check still finds a change of it.
     fn follow(&mut self, id: ReaderId, files: Vec<PathBuf>) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
         let mut old_files = std::mem::take(&mut reader.files);
@@ -342,7 +348,7 @@ impl ThreadState {
     /// Watches the folders that the reader needs now, and stops watching the reader's other folders. Tries again if the
     /// folders change meanwhile.
     fn watch(&mut self, id: ReaderId) {
-        for _ in 0..MAX_TRIES {
+        for _ in 0..MAX_WATCH_ATTEMPTS {
             let Some(reader) = self.readers.get(&id) else { return };
             let paths: BTreeSet<PathBuf> = reader.files.keys().flat_map(|file| paths_to_watch(file)).collect();
             if reader.paths == paths {
@@ -352,7 +358,7 @@ impl ThreadState {
         }
     }
 
-    /// Sets the paths whose events matter to the reader, and watches their folders.
+    /// Sets the paths of the events that matter to the reader, and watches their folders.
     fn set_paths(&mut self, id: ReaderId, paths: BTreeSet<PathBuf>) {
         let Some(reader) = self.readers.get_mut(&id) else { return };
         self.names.add(paths.iter());
@@ -374,20 +380,21 @@ impl ThreadState {
     }
 }
 
+/// Returns the folders that contain these paths.
 fn folders_of(paths: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     paths.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect()
 }
 
-/// Returns the paths whose events can mean a change of `file`:
+/// Returns the paths at which an event can mean a change of `file`:
 ///
 /// - the file itself, or if its folder is missing, the topmost missing folder above it
 /// - if it is a link, the target
 /// - the folders of these, because a folder can be replaced
 fn paths_to_watch(file: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    if let Some(existing) = file.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)) {
-        paths.extend(with_real_parent(existing));
-        let folder = existing.parent();
+    if let Some(topmost_path) = file.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)) {
+        paths.extend(with_real_parent(topmost_path));
+        let folder = topmost_path.parent();
         paths.extend(folder.and_then(with_real_parent));
         paths.extend(folder.and_then(|folder| folder.canonicalize().ok()));
     }

@@ -1,4 +1,4 @@
-//! Converts the result of a call for Rig.
+//! Converts the outcome of a call (a result or an error) for Rig.
 
 use rig_core::{
     message::{ImageMediaType, MimeType as _, ToolResultContent},
@@ -6,7 +6,7 @@ use rig_core::{
 };
 use toolrack_host::{CallError, CallErrorKind, Content, ToolOutcome, text};
 
-/// Converts the outcome of a call: text first, then pictures. Parts that Rig cannot represent are named in the text. A
+/// Converts the result of a call: text first, then pictures. The text names the parts that Rig cannot represent. A
 /// failure that the tool itself reports becomes an error that shows the model the whole result.
 pub(crate) fn to_tool_output(outcome: ToolOutcome) -> Result<ToolOutput, ToolExecutionError> {
     let mut text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);
@@ -31,12 +31,13 @@ pub(crate) fn to_tool_output(outcome: ToolOutcome) -> Result<ToolOutput, ToolExe
     Err(error.with_model_output(output))
 }
 
+/// The form in which Rig shows a part of a result.
 enum ShownPart {
     Image(ToolResultContent),
     Text(String),
 }
 
-/// Returns what is shown of `part`; `None` if the text of the result has it already.
+/// Returns the form in which Rig shows `part`; `None` if the text of the result contains the part already.
 fn to_shown_part(part: Content) -> Option<ShownPart> {
     match part {
         Content::Image { data, mime_type } => Some(image(data, &mime_type)),
@@ -56,8 +57,8 @@ fn to_shown_part(part: Content) -> Option<ShownPart> {
     }
 }
 
-/// Returns a picture with the type of its bytes, whatever the server calls it. A picture of another kind than providers
-/// read is described, because a provider would refuse the whole conversation with it.
+/// Returns a picture with the media type of its bytes, because servers may name a wrong one. A picture in a format that
+/// providers do not read becomes a description: with the picture, a provider would refuse the whole conversation.
 fn image(data: String, mime_type: &str) -> ShownPart {
     match picture_type(&data).and_then(ImageMediaType::from_mime_type) {
         Some(media_type) => ShownPart::Image(ToolResultContent::image_base64(data, Some(media_type), None)),
@@ -65,7 +66,8 @@ fn image(data: String, mime_type: &str) -> ShownPart {
     }
 }
 
-/// Returns the media type of a picture, judged by the first letters of its Base64; `None` if it is no Base64.
+/// Returns the media type of a picture, judged by the first letters of its Base64; `None` if the text is no Base64 or
+/// has another format.
 fn picture_type(base64: &str) -> Option<&'static str> {
     let digits = base64.trim_end_matches('=');
     let is_base64 = base64.len().is_multiple_of(4)
@@ -82,10 +84,10 @@ fn picture_type(base64: &str) -> Option<&'static str> {
     }
 }
 
-/// Describes media that Rig cannot show. Media that were too large come without their bytes, so `data` is empty.
+/// Describes media that Rig cannot show. If media are too large, the host leaves out their bytes, and `data` is empty.
 fn describe_media(kind: &str, data: &str, mime_type: &str) -> String {
     let mime_type = text::for_line(mime_type);
-    // The size of the data behind Base64.
+    // Four characters of Base64 are three bytes.
     match data.len() / 4 * 3 {
         0 => format!("[{kind}, {mime_type}: too large to be shown here]"),
         bytes => format!("[{kind}, {mime_type}, {bytes} bytes: it cannot be shown here]"),
@@ -96,11 +98,11 @@ fn describe_media(kind: &str, data: &str, mime_type: &str) -> String {
 /// no secrets.
 pub(crate) fn to_tool_error(error: CallError) -> ToolExecutionError {
     let (code, message) = (error.code(), error.to_string());
-    let converted = match error.kind() {
+    let tool_error = match error.kind() {
         CallErrorKind::Denied => ToolExecutionError::refused(message),
         kind => ToolExecutionError::new(to_error_kind(kind, code), message),
     };
-    converted.with_code(code).with_retryable(false).with_source(error)
+    tool_error.with_code(code).with_retryable(false).with_source(error)
 }
 
 fn to_error_kind(kind: CallErrorKind, code: &str) -> ToolErrorKind {

@@ -1,19 +1,21 @@
 //! Exports audit logs to an object store that an operator of the database cannot change. Other programs can verify the
 //! logs there.
 //!
-//! Each log has a chain of hashes in the database. New rows go into objects (files) as lines of JSON, as `toolrack
-//! audit export` prints them. Then a [`Head`] follows: it names the log, the last row of its chain with the hash of
-//! that row, the hash of each object since the previous head, and the hash of the previous head. It is signed, as a JWS
-//! in compact form, with a key that only the daemon has; the public half is beside the objects.
+//! Each log has a chain of hashes in the database. The exporter writes new rows into objects (files), as the lines of
+//! JSON that `toolrack audit export` prints. After the objects it writes a [`Head`], a signed file. It names the log,
+//! and the last row of its chain with the hash of that row. It also has the hash of each object since the previous
+//! head, and the hash of that head. The signature is a JWS in compact form. Only the daemon has the key; its public
+//! half is beside the objects.
 //!
-//! No object is written twice with other content. The database stores a head before any of its objects is written. So a
-//! process that takes over after a crash writes exactly the same objects again, which does no harm.
+//! The exporter never writes an object twice with different content: the database stores a head before the exporter
+//! writes any of its objects. So a process that takes over after a crash writes exactly the same objects again, which
+//! does no harm.
 //!
-//! - `rounds` decides when each log is written, and handles failures.
-//! - `exporter` writes one log. It uses `reading` (makes objects of rows), `object_store` (the trait for where objects
+//! - `rounds` decides when each log is exported, and handles failures.
+//! - `exporter` exports one log. It uses `reading` (makes objects of rows), `object_store` (the trait for where objects
 //!   go) and `head` (the signed statements) with `key`.
 //! - `s3` is an object store: a bucket.
-//! - `verify` checks what was written, without the database.
+//! - `verify` checks the exported files, without the database.
 
 mod exporter;
 mod head;

@@ -1,8 +1,8 @@
 //! Finds out which member of the team a token proves, and ends tokens that are no longer valid.
 //!
 //! There are two kinds of tokens. Random tokens are the team's own, and the store has their hashes. Signed tokens come
-//! from an issuer that the team trusts. Proofs of both kinds are kept in memory, and read again after each change of
-//! the team: the store counts such changes in its version.
+//! from an issuer that the team trusts. The authority keeps proofs of both kinds in memory. After each change of the
+//! team, which raises the version that the store counts, the authority reads these proofs again.
 
 use std::{
     collections::HashMap,
@@ -43,7 +43,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum number of tokens that the authority keeps in memory. Beyond that, it forgets the tokens that no request
 /// uses.
-const MAX_TOKENS_IN_MEMORY: usize = 10_000;
+const MAX_CACHED_TOKENS: usize = 10_000;
 
 /// The number of tokens that one query reads again after a change of the team.
 const TOKENS_PER_QUERY: usize = 500;
@@ -170,23 +170,23 @@ impl ProvedToken {
 
 /// Finds the member whom a token proves.
 ///
-/// The authority keeps in memory what it has read from the store until the store changes, so that most requests need no
+/// Until the team changes, the authority keeps in memory what it has read from the store, so most requests need no
 /// query. One task ([`Self::watch`]) notices changes, and ends the tokens that were revoked or whose members have other
 /// rights now.
 pub struct Authority {
     store: TeamStore,
     issuers: Option<Issuers>,
     refusals: Option<Arc<Refusals>>,
-    in_memory: Mutex<TokensInMemory>,
+    cache: Mutex<TokenCache>,
     /// Notifies receivers of each change of the team, once the tokens that the change revoked have ended.
     changes: watch::Sender<()>,
-    /// Whether the store did not answer when [`Self::watch`] last asked it.
-    is_store_away: AtomicBool,
+    /// Whether the store gave no answer, or an error, when [`Self::watch`] last asked it.
+    is_store_unreachable: AtomicBool,
 }
 
-/// The tokens in memory.
+/// The proved tokens that the authority keeps in memory.
 #[derive(Default)]
-struct TokensInMemory {
+struct TokenCache {
     /// The version of the team for which the tokens are valid. `None` if the version is not known; the tokens must then
     /// be read again.
     version: Option<i64>,
@@ -203,8 +203,8 @@ impl Authority {
     /// Creates the authority over the members and tokens in `store`. [`Self::watch`] has to run at the same time.
     #[must_use]
     pub fn new(store: TeamStore) -> Self {
-        let (in_memory, changes, is_store_away) = (Mutex::default(), watch::Sender::new(()), AtomicBool::new(false));
-        Self { store, issuers: None, refusals: None, in_memory, changes, is_store_away }
+        let (cache, changes, is_store_unreachable) = (Mutex::default(), watch::Sender::new(()), AtomicBool::new(false));
+        Self { store, issuers: None, refusals: None, cache, changes, is_store_unreachable }
     }
 
     /// The store with the members.
@@ -224,7 +224,7 @@ impl Authority {
     /// seconds.
     #[must_use]
     pub fn has_store(&self) -> bool {
-        !self.is_store_away.load(Ordering::Relaxed)
+        !self.is_store_unreachable.load(Ordering::Relaxed)
     }
 
     /// Also accepts the tokens of `issuers`. What an issuer's token says about a person is valid until the token ends.
@@ -243,8 +243,8 @@ impl Authority {
     /// Returns the proof of `token`, if it is in memory. Sends no query, and checks no signature.
     #[must_use]
     pub fn proof_in_memory(&self, token: &str) -> Option<ProvedToken> {
-        let proved = self.in_memory.lock().by_hash.get(&TokenHash::of(token)).cloned();
-        proved.filter(|proved| !proved.has_ended(Utc::now()))
+        let proved_token = self.cache.lock().by_hash.get(&TokenHash::of(token)).cloned();
+        proved_token.filter(|proved_token| !proved_token.has_ended(Utc::now()))
     }
 
     /// Checks `token`. `None` when it is not a token of the team, has ended or was revoked.
@@ -252,76 +252,84 @@ impl Authority {
     /// # Errors
     /// [`Unavailable`]. The caller must refuse the request then.
     pub async fn prove(&self, token: &str) -> Result<Option<ProvedToken>, Unavailable> {
-        if let Some(proved) = self.proof_in_memory(token) {
-            return Ok(Some(proved));
+        if let Some(proved_token) = self.proof_in_memory(token) {
+            return Ok(Some(proved_token));
         }
-        let proved = match (looks_like_token(token), &self.issuers) {
+        let proved_token = match (looks_like_token(token), &self.issuers) {
             (true, _) => self.prove_stored(TokenHash::of(token)).await?,
             (false, Some(issuers)) => return self.prove_signed(issuers, token).await,
             (false, None) => None,
         };
-        if let (None, Some(refusals)) = (&proved, &self.refusals) {
+        if let (None, Some(refusals)) = (&proved_token, &self.refusals) {
             refusals.record_unknown_token().await;
         }
-        Ok(proved)
+        Ok(proved_token)
     }
 
     /// Checks a token whose hash the store may have.
     async fn prove_stored(&self, hash: TokenHash) -> Result<Option<ProvedToken>, Unavailable> {
-        let signed = None;
-        self.read_and_keep(hash, signed).await
+        // The store alone proves this token.
+        let signed_principal = None;
+        self.read_and_cache(hash, signed_principal).await
     }
 
     /// Checks a token that one of the issuers may have signed.
     async fn prove_signed(&self, issuers: &Issuers, token: &str) -> Result<Option<ProvedToken>, Unavailable> {
-        let Some(signed) = issuers.verify(token).await.map_err(Unavailable::Issuer)? else { return Ok(None) };
-        self.read_and_keep(TokenHash::of(token), Some(signed)).await
+        let Some(signed_principal) = issuers.verify(token).await.map_err(Unavailable::Issuer)? else { return Ok(None) };
+        self.read_and_cache(TokenHash::of(token), Some(signed_principal)).await
     }
 
-    /// Reads the proof of a token from the store. For a token that an issuer has `signed`, the store has only one fact:
-    /// how often the person was removed from the team.
-    async fn read_proof(&self, hash: TokenHash, signed: Option<&ProvedPrincipal>) -> Result<Option<Proof>, StoreError> {
-        let Some(signed) = signed else { return Ok(self.store.team_token(hash).await?.map(Proof::Stored)) };
-        let person = signed.principal.person_key();
+    /// Reads the proof of a token from the store. For a token of an issuer, which proves `signed_principal`, the store
+    /// has only one fact: how many times the person was removed from the team.
+    async fn read_proof(
+        &self,
+        hash: TokenHash,
+        signed_principal: Option<&ProvedPrincipal>,
+    ) -> Result<Option<Proof>, StoreError> {
+        let Some(signed_principal) = signed_principal else {
+            return Ok(self.store.team_token(hash).await?.map(Proof::Stored));
+        };
+        let person = signed_principal.principal.person_key();
         let memberships = self.store.memberships(std::slice::from_ref(&person)).await?;
         // The store leaves out people who were never removed.
-        let number = memberships.get(&person).copied().unwrap_or_default();
-        let principal = signed.principal.clone().in_membership(number);
-        Ok(Some(Proof::Signed(ProvedPrincipal { principal, ..signed.clone() })))
+        let membership = memberships.get(&person).copied().unwrap_or_default();
+        let principal = signed_principal.principal.clone().in_membership(membership);
+        Ok(Some(Proof::Signed(ProvedPrincipal { principal, ..signed_principal.clone() })))
     }
 
     /// Reads the proof of a token, and keeps it in memory for the version of the team from which it was read.
-    async fn read_and_keep(
+    async fn read_and_cache(
         &self,
         hash: TokenHash,
-        signed: Option<ProvedPrincipal>,
+        signed_principal: Option<ProvedPrincipal>,
     ) -> Result<Option<ProvedToken>, Unavailable> {
         for _ in 0..MAX_READS {
-            let version = self.in_memory.lock().version;
-            let Some(proof) = self.read_proof(hash, signed.as_ref()).await.map_err(Unavailable::Store)? else {
+            let version = self.cache.lock().version;
+            let Some(proof) = self.read_proof(hash, signed_principal.as_ref()).await.map_err(Unavailable::Store)?
+            else {
                 return Ok(None);
             };
-            let mut in_memory = self.in_memory.lock();
+            let mut cache = self.cache.lock();
             // If the team has changed meanwhile, the proof may be from before the change.
-            if in_memory.version == version {
-                return in_memory.keep(hash, ProvedToken::new(proof)).map(Some).ok_or(Unavailable::Busy);
+            if cache.version == version {
+                return cache.keep(hash, ProvedToken::new(proof)).map(Some).ok_or(Unavailable::Busy);
             }
         }
         Err(Unavailable::Busy)
     }
 
-    /// Looks for changes of the team until `ending` is cancelled, and ends the tokens that are no longer valid. While
+    /// Looks for changes of the team until `shutdown` is cancelled, and ends the tokens that are no longer valid. While
     /// the store cannot be read, the tokens in memory stay valid until they expire.
-    pub async fn watch(self: Arc<Self>, ending: CancellationToken) {
-        let mut rounds = interval(WATCH_INTERVAL);
-        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pub async fn watch(self: Arc<Self>, shutdown: CancellationToken) {
+        let mut ticks = interval(WATCH_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut has_warned = false;
         loop {
             tokio::select! {
-                () = ending.cancelled() => return,
-                _ = rounds.tick() => {}
+                () = shutdown.cancelled() => return,
+                _ = ticks.tick() => {}
             }
-            self.in_memory.lock().end_expired(Utc::now());
+            self.cache.lock().end_expired(Utc::now());
             match self.check_store().await {
                 Ok(()) => has_warned = false,
                 Err(error) if !has_warned => {
@@ -336,39 +344,40 @@ impl Authority {
     /// Looks for changes of the team, and records whether the store answers. Waits for the answer even after
     /// [`STORE_TIMEOUT`], so that only one query at a time hangs.
     async fn check_store(&self) -> Result<(), StoreError> {
-        let mut refreshing = pin!(self.refresh());
-        let refreshed = match timeout(STORE_TIMEOUT, &mut refreshing).await {
-            Ok(refreshed) => refreshed,
+        let mut refresh = pin!(self.refresh());
+        let result = match timeout(STORE_TIMEOUT, &mut refresh).await {
+            Ok(result) => result,
             Err(_) => {
-                self.is_store_away.store(true, Ordering::Relaxed);
-                refreshing.await
+                self.is_store_unreachable.store(true, Ordering::Relaxed);
+                refresh.await
             }
         };
-        self.is_store_away.store(refreshed.is_err(), Ordering::Relaxed);
-        refreshed
+        self.is_store_unreachable.store(result.is_err(), Ordering::Relaxed);
+        result
     }
 
     /// Reads the tokens in memory again if the team has changed.
     async fn refresh(&self) -> Result<(), StoreError> {
         let version = self.store.team_version().await?;
-        if self.in_memory.lock().version == Some(version) {
+        if self.cache.lock().version == Some(version) {
             return Ok(());
         }
-        let in_use = self.in_memory.lock().set_version(version);
+        let tokens_in_use = self.cache.lock().set_version(version);
         let mut result = Ok(());
-        for part in in_use.chunks(TOKENS_PER_QUERY) {
+        for batch in tokens_in_use.chunks(TOKENS_PER_QUERY) {
             // One query reads many tokens, because each query has to wait for the queries of requests.
-            if self.read_again(part).await.is_ok() {
+            if self.read_again(batch).await.is_ok() {
                 continue;
             }
-            // Reading failed: read the tokens one by one, so that only a token that cannot be read stays valid.
-            for single in part.chunks(1) {
-                result = self.read_again(single).await.and(result);
+            // One unreadable row makes the whole query fail. Read the tokens one by one, so that only the tokens that
+            // cannot be read stay valid.
+            for single_token in batch.chunks(1) {
+                result = self.read_again(single_token).await.and(result);
             }
         }
         if result.is_err() {
             // A token that could not be read may have ended, so the next round reads all of them again.
-            self.in_memory.lock().version = None;
+            self.cache.lock().version = None;
         } else {
             self.changes.send_replace(());
         }
@@ -376,75 +385,76 @@ impl Authority {
     }
 
     /// Reads tokens again, and ends those that have changed or are gone.
-    async fn read_again(&self, in_use: &[(TokenHash, ProvedToken)]) -> Result<(), StoreError> {
-        let hashes: Vec<_> = in_use.iter().map(|(hash, _)| *hash).collect();
-        let tokens = self.store.team_tokens(TokenFilter::Hashes(&hashes)).await?;
-        let people: Vec<_> = in_use.iter().map(|(_, proved)| proved.member().person_key()).collect();
+    async fn read_again(&self, tokens_in_use: &[(TokenHash, ProvedToken)]) -> Result<(), StoreError> {
+        let hashes: Vec<_> = tokens_in_use.iter().map(|(hash, _)| *hash).collect();
+        let stored_tokens = self.store.team_tokens(TokenFilter::Hashes(&hashes)).await?;
+        let people: Vec<_> = tokens_in_use.iter().map(|(_, proved_token)| proved_token.member().person_key()).collect();
         let memberships = self.store.memberships(&people).await?;
-        for ((hash, proved), person) in in_use.iter().zip(&people) {
-            let is_valid = match &proved.0.proof {
-                Proof::Stored(before) => tokens.contains(before),
+        for ((hash, proved_token), person) in tokens_in_use.iter().zip(&people) {
+            let is_valid = match &proved_token.0.proof {
+                Proof::Stored(token) => stored_tokens.contains(token),
                 Proof::Signed(signed) => {
                     signed.principal.membership() == memberships.get(person).copied().unwrap_or_default()
                 }
             };
             if !is_valid {
-                self.in_memory.lock().end(hash, proved);
+                self.cache.lock().end(hash, proved_token);
             }
         }
         Ok(())
     }
 }
 
-impl TokensInMemory {
+impl TokenCache {
     /// Sets `version` as the current version of the team. Forgets the tokens that no request uses, and returns the
     /// others, which have to be read again.
     fn set_version(&mut self, version: i64) -> Vec<(TokenHash, ProvedToken)> {
         self.version = Some(version);
         self.forget_unused();
-        self.by_hash.iter().map(|(hash, proved)| (*hash, proved.clone())).collect()
+        self.by_hash.iter().map(|(hash, proved_token)| (*hash, proved_token.clone())).collect()
     }
 
-    /// Ends `proved`, which is no longer valid.
-    fn end(&mut self, hash: &TokenHash, proved: &ProvedToken) {
+    /// Ends `proved_token`, which is no longer valid.
+    fn end(&mut self, hash: &TokenHash, proved_token: &ProvedToken) {
         self.by_hash.remove(hash);
-        proved.0.ended.cancel();
+        proved_token.0.ended.cancel();
     }
 
     /// Forgets the tokens that no request uses. A request that uses a token holds a clone of it.
     fn forget_unused(&mut self) {
-        self.by_hash.retain(|_, proved| Arc::strong_count(&proved.0) > 1);
+        self.by_hash.retain(|_, proved_token| Arc::strong_count(&proved_token.0) > 1);
     }
 
     /// Ends the tokens whose time is over.
     fn end_expired(&mut self, now: DateTime<Utc>) {
-        self.by_hash.retain(|_, proved| {
-            let has_ended = proved.has_ended(now);
+        self.by_hash.retain(|_, proved_token| {
+            let has_ended = proved_token.has_ended(now);
             if has_ended {
-                proved.0.ended.cancel();
+                proved_token.0.ended.cancel();
             }
             !has_ended
         });
     }
 
-    /// Keeps `proved` in memory, and returns it. If another request has kept the same proof meanwhile, returns that
-    /// one. `None` when there is no room.
-    fn keep(&mut self, hash: TokenHash, proved: ProvedToken) -> Option<ProvedToken> {
-        if let Some(known) = self.by_hash.get(&hash)
-            && known.0.proof == proved.0.proof
+    /// Keeps `proved_token` in memory, and returns it. If another request has kept the same proof meanwhile, returns
+    /// that one. `None` when there is no room.
+    fn keep(&mut self, hash: TokenHash, proved_token: ProvedToken) -> Option<ProvedToken> {
+        if let Some(cached) = self.by_hash.get(&hash)
+            && cached.0.proof == proved_token.0.proof
         {
-            return Some(known.clone());
+            return Some(cached.clone());
         }
-        if self.by_hash.len() >= MAX_TOKENS_IN_MEMORY {
+        if self.by_hash.len() >= MAX_CACHED_TOKENS {
             self.forget_unused();
         }
-        if self.by_hash.len() >= MAX_TOKENS_IN_MEMORY {
+        if self.by_hash.len() >= MAX_CACHED_TOKENS {
             return None;
         }
-        if let Some(before) = self.by_hash.insert(hash, proved.clone()) {
-            before.0.ended.cancel();
+        // The replaced token had another proof, for example with another role.
+        if let Some(replaced) = self.by_hash.insert(hash, proved_token.clone()) {
+            replaced.0.ended.cancel();
         }
-        Some(proved)
+        Some(proved_token)
     }
 }
 

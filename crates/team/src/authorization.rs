@@ -1,7 +1,8 @@
-//! Implements the authorization server: OAuth 2.1 for public clients, whose resources are the team's MCP endpoints.
+//! Implements the team's authorization server: OAuth 2.1 for public clients, which get tokens for the team's MCP
+//! endpoints.
 //!
-//! - `authorize` answers a client that asks for a code. `request` reads what the client asks for, and `consent` makes
-//!   the page that asks the person.
+//! - `authorize` answers a client that asks for a code. `request` reads the parameters of the client, and `consent`
+//!   makes the page on which the user answers.
 //! - `token`, `revoke`, `register` and `metadata` are the other endpoints for clients.
 //! - `failure` makes the errors of OAuth.
 

@@ -24,32 +24,32 @@ impl Cookies {
     }
 
     /// The name of the cookie with the session of a browser.
-    pub(crate) fn session(&self) -> &'static str {
+    pub(crate) fn session_name(&self) -> &'static str {
         if self.has_tls { "__Host-toolrack" } else { "toolrack" }
     }
 
     /// The name of the cookie that ties a sign-in to the browser in which it began.
-    pub(crate) fn sign_in(&self) -> &'static str {
+    pub(crate) fn sign_in_name(&self) -> &'static str {
         if self.has_tls { "__Host-toolrack-sign-in" } else { "toolrack-sign-in" }
     }
 
     /// Returns the header that sets the cookie `name` for this many seconds; 0 removes the cookie. Scripts cannot read
     /// it, and requests from other sites carry it only when the user follows a link.
-    pub(crate) fn set(&self, name: &str, value: &str, seconds: i64) -> Option<HeaderValue> {
+    pub(crate) fn set_cookie_header(&self, name: &str, value: &str, seconds: i64) -> Option<HeaderValue> {
         let secure = if self.has_tls { "; Secure" } else { "" };
-        let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
-        HeaderValue::from_str(&text).ok()
+        let header = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+        HeaderValue::from_str(&header).ok()
     }
 }
 
 /// The value of the cookie `name`. If a request has two different values, another site has set one, so both are
 /// ignored.
 pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
-    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let header_values = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
+    let pairs = header_values.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let mut values = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value);
-    let first = values.next()?;
-    values.all(|other| other == first).then_some(first)
+    let first_value = values.next()?;
+    values.all(|other_value| other_value == first_value).then_some(first_value)
 }
 
 /// Returns whether a form comes from a page of the origin of `url`, according to the browser (`Origin`,
@@ -60,15 +60,16 @@ pub(crate) fn is_from_origin(headers: &HeaderMap, url: &Url) -> bool {
     is_absent_or(ORIGIN.as_str(), &url.origin().ascii_serialization()) && is_absent_or("sec-fetch-site", "same-origin")
 }
 
-/// Returns the path and query of `to`, an address to which a browser wants to go after its sign-in. Returns `None` if
-/// it leads to another origin than that of `url`, or to the sign-in itself.
-pub(crate) fn return_path(url: &Url, to: &str) -> Option<String> {
-    // Browsers read a backslash as a slash, and what follows two slashes as a host.
-    let is_plain = to.len() <= MAX_RETURN_PATH && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    if !is_plain || !to.starts_with('/') || to.starts_with("//") {
+/// Returns the path and query of `requested_path`, the address to which a browser goes after its sign-in. Returns
+/// `None` if the address has another origin than `url`, or leads to the sign-in itself.
+pub(crate) fn return_path(url: &Url, requested_path: &str) -> Option<String> {
+    // Browsers read a backslash as a slash, and the text after two slashes as a host.
+    let is_plain_text = requested_path.len() <= MAX_RETURN_PATH
+        && requested_path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if !is_plain_text || !requested_path.starts_with('/') || requested_path.starts_with("//") {
         return None;
     }
-    let target = url.join(to).ok().filter(|target| target.origin() == url.origin())?;
+    let target = url.join(requested_path).ok().filter(|target| target.origin() == url.origin())?;
     if target.path().starts_with("//") || target.path().starts_with("/sign-") {
         return None;
     }
@@ -120,11 +121,11 @@ mod tests {
     #[test]
     fn cookies_are_bound_to_the_host_where_there_is_tls() {
         let cookies = Cookies::for_team(&url());
-        let cookie = cookies.set(cookies.session(), "x", 9).unwrap();
+        let cookie = cookies.set_cookie_header(cookies.session_name(), "x", 9).unwrap();
         assert_eq!(cookie, "__Host-toolrack=x; Path=/; Max-Age=9; HttpOnly; SameSite=Lax; Secure");
         let local = Cookies::for_team(&"http://127.0.0.1:4000".parse().unwrap());
         assert_eq!(
-            local.set(local.session(), "x", 9).unwrap(),
+            local.set_cookie_header(local.session_name(), "x", 9).unwrap(),
             "toolrack=x; Path=/; Max-Age=9; HttpOnly; SameSite=Lax"
         );
     }

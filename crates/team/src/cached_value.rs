@@ -1,8 +1,8 @@
 //! Caches one value that another program sends. The cache fetches the value when a caller needs it, with one request
 //! for all callers that wait.
 //!
-//! The request runs in a task of its own. So it goes on at its own pace, and its result is stored, even if the caller
-//! that caused it gives up.
+//! The request runs in a task of its own. So it goes on, and its result is stored, even if the caller that caused it
+//! gives up.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,18 +16,19 @@ use toolrack_host::run_in_own_task;
 
 use crate::fetch::Unreachable;
 
-/// How long a value is valid before it is fetched again. A key that a provider withdraws counts at most this long.
+/// How long a value is valid before it is fetched again. So a key that a provider withdraws
+/// stays valid at most this long.
 const FRESH_FOR: Duration = Duration::from_secs(60 * 60);
-/// How long a value stays valid if it cannot be fetched again: users can still come in while a provider is down.
+/// How long a value stays valid if it cannot be fetched again: users can still sign in while a provider is down.
 const STALE_FOR: Duration = Duration::from_secs(24 * 60 * 60);
-/// The shortest time between two requests, because callers that prove nothing can cause one: a token with an unknown
-/// key does.
+/// The shortest time between two requests. Each token with an unknown key causes a request, so without this limit a
+/// caller with invalid tokens could flood the provider.
 const MIN_REQUEST_INTERVAL: Duration = Duration::from_secs(30);
 
 type FetchResult<T> = Result<Arc<T>, Unreachable>;
 type PendingFetch<T> = Shared<BoxFuture<'static, FetchResult<T>>>;
 
-/// Fetches a `T`, and keeps it.
+/// A cache for one value of type `T`, which `fetch` gets from the other program.
 pub(crate) struct CachedValue<T> {
     fetch: Box<dyn Fn() -> BoxFuture<'static, FetchResult<T>> + Send + Sync>,
     state: Arc<Mutex<State<T>>>,
@@ -72,7 +73,7 @@ impl<T: Send + Sync + 'static> CachedValue<T> {
         }
     }
 
-    /// Returns a newer value than `value`, for a caller that did not find what it looked for in `value`. `None` if the
+    /// Returns a newer value than `value`, for a caller that searched `value` without success. `None` if the
     /// last request began less than 30 s ago.
     ///
     /// # Errors
@@ -85,9 +86,10 @@ impl<T: Send + Sync + 'static> CachedValue<T> {
         Ok(Some(self.fetch_or_wait().await?).filter(|other| !is_same(other)))
     }
 
-    fn value_within(&self, age: Duration) -> Option<Arc<T>> {
+    /// Returns the value, if it is younger than `max_age`.
+    fn value_within(&self, max_age: Duration) -> Option<Arc<T>> {
         let state = self.state.lock();
-        state.value.as_ref().filter(|(_, arrived)| arrived.elapsed() < age).map(|(value, _)| Arc::clone(value))
+        state.value.as_ref().filter(|(_, arrived)| arrived.elapsed() < max_age).map(|(value, _)| Arc::clone(value))
     }
 
     /// Waits for the request that is under way, or makes one. If the last request began less than 30 s ago, returns its
@@ -108,14 +110,14 @@ impl<T: Send + Sync + 'static> CachedValue<T> {
         }
         // Weak, because the state owns the request: dropping the cache ends the request.
         let (request, weak_state) = ((self.fetch)(), Arc::downgrade(&self.state));
-        let request_and_store = async move {
+        let fetch_and_store = async move {
             let result = request.await;
             if let Some(state) = weak_state.upgrade() {
                 state.lock().end_request(&result);
             }
             result
         };
-        let fetch = run_in_own_task(request_and_store).boxed().shared();
+        let fetch = run_in_own_task(fetch_and_store).boxed().shared();
         state.last_request = Some((Instant::now(), None));
         state.pending = Some(fetch.clone());
         Some(fetch)

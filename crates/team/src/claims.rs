@@ -1,4 +1,4 @@
-//! Reads [`Claims`] from a signed statement (JWT) of a provider: what the provider says of a user, such as the name,
+//! Reads [`Claims`] from a signed statement (JWT) of a provider: its statements about a user, such as the name,
 //! the e-mail address and the groups.
 
 use serde_json::Value;
@@ -23,8 +23,9 @@ pub(crate) struct ClaimNames<'a> {
     pub(crate) tenant: Option<&'a str>,
 }
 
-/// The claims in `jwt`. An e-mail address counts only if the provider says that it is verified. If the provider has a
-/// tenant claim, a statement without it gets an empty one, so that the e-mail address does not decide instead.
+/// Reads the claims in `jwt`. An e-mail address counts only if the provider says that it is verified. If the
+/// configuration names a tenant claim and `jwt` lacks it, `tenant` is an empty text and not `None`. Otherwise the
+/// e-mail address would decide on the tenant.
 pub(crate) fn claims(jwt: &JwtClaims, names: ClaimNames<'_>) -> Claims {
     let is_verified = match jwt.get("email_verified") {
         Some(Value::Bool(verified)) => *verified,

@@ -1,7 +1,8 @@
 //! Finds OAuth clients. There are two kinds. Some clients registered themselves (RFC 7591). The id of all others is the
 //! address of a document that describes the client (Client ID Metadata Documents).
 //!
-//! A client can claim anything about itself. A user can trust only the host to which its answers go.
+//! A client can claim anything about itself. The only fact that a user can trust is the host to which the answers for
+//! the client go.
 
 mod redirect_uri;
 mod sealed;
@@ -33,7 +34,7 @@ const MAX_DOCUMENT: usize = 64 * 1024;
 /// The maximum size of the id of a client, in bytes. The id may be the address of the client's document.
 const MAX_ID: usize = 1024;
 /// How long a fetched document is used before it is fetched again.
-const DOCUMENT_TIME: Duration = Duration::from_secs(10 * 60);
+const DOCUMENT_LIFETIME: Duration = Duration::from_secs(10 * 60);
 /// The maximum number of documents that are kept in memory.
 const MAX_DOCUMENTS: usize = 256;
 /// The maximum number of documents that are fetched in a minute. All of them may be fetched at once.
@@ -115,9 +116,9 @@ fn document_url(id: &str) -> Option<Url> {
         return None;
     }
     let url: Url = id.parse().ok()?;
-    let is_plain =
+    let has_plain_form =
         url.as_str() == id && url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
-    (matches!(url.scheme(), "https" | "http") && is_plain && url.path().len() > 1).then_some(url)
+    (matches!(url.scheme(), "https" | "http") && has_plain_form && url.path().len() > 1).then_some(url)
 }
 
 /// The document of a client. Its other fields are ignored.
@@ -136,7 +137,7 @@ pub(crate) struct Clients {
     sealer: Sealer,
     /// Whether the team is on this machine, so that documents may be fetched with http.
     is_local: bool,
-    /// Documents that were fetched in the last [`DOCUMENT_TIME`], the newest last.
+    /// Documents that were fetched in the last [`DOCUMENT_LIFETIME`], the newest last.
     documents: Mutex<Vec<(Instant, Arc<Client>)>>,
     fetch_limit: DefaultDirectRateLimiter,
 }
@@ -163,12 +164,12 @@ impl Clients {
             return Ok(self.client_in_memory(id));
         }
         let sealed = self.sealer.open(id);
-        let found = match sealed {
+        let client = match sealed {
             Some(client) => Some(client),
             None if id.len() > MAX_ID => None,
             None => self.store.registered_client(id).await?,
         };
-        found.map(|client| Some(Arc::new(client.into()))).ok_or(NoClient::Unknown)
+        client.map(|client| Some(Arc::new(client.into()))).ok_or(NoClient::Unknown)
     }
 
     /// Returns the client. Fetches its document if the document is not in memory.
@@ -180,15 +181,15 @@ impl Clients {
         self.fetch_limit.check().map_err(|_| NoClient::Busy)?;
         let client = Arc::new(check_document(self.http.json(&url).await?, id)?);
         let mut documents = self.documents.lock();
-        documents.retain(|(at, other)| at.elapsed() < DOCUMENT_TIME && other.id != id);
-        let surplus = (documents.len() + 1).saturating_sub(MAX_DOCUMENTS);
-        documents.drain(..surplus);
+        documents.retain(|(fetched_at, other)| fetched_at.elapsed() < DOCUMENT_LIFETIME && other.id != id);
+        let surplus_count = (documents.len() + 1).saturating_sub(MAX_DOCUMENTS);
+        documents.drain(..surplus_count);
         documents.push((Instant::now(), Arc::clone(&client)));
         Ok(client)
     }
 
-    /// Creates a client whose id contains its description with a seal (an HMAC). The store need not keep such a client
-    /// before a user agrees. `None` if the description is too long for an id.
+    /// Creates a client whose id contains its description and a seal (an HMAC) over it. The store keeps nothing of such
+    /// a client until a user agrees. `None` if the description is too long for an id.
     pub(crate) fn create_sealed(
         &self,
         name: &str,
@@ -215,19 +216,20 @@ impl Clients {
     /// The client whose document is in memory.
     fn client_in_memory(&self, id: &str) -> Option<Arc<Client>> {
         let documents = self.documents.lock();
-        let found = documents.iter().find(|(at, client)| client.id == id && at.elapsed() < DOCUMENT_TIME);
-        found.map(|(_, client)| Arc::clone(client))
+        let cached_document =
+            documents.iter().find(|(fetched_at, client)| client.id == id && fetched_at.elapsed() < DOCUMENT_LIFETIME);
+        cached_document.map(|(_, client)| Arc::clone(client))
     }
 }
 
 /// Checks the document from the address `id`, and returns the client that it describes.
 fn check_document(document: Document, id: &str) -> Result<Client, NoClient> {
-    let wrong = |why: &str| Err(NoClient::Document(why.to_owned()));
+    let unusable = |why: &str| Err(NoClient::Document(why.to_owned()));
     if document.client_id != id {
-        return wrong("it describes a client with another address");
+        return unusable("it describes a client with another address");
     }
     if document.token_endpoint_auth_method.is_some_and(|method| method != "none") {
-        return wrong(
+        return unusable(
             "its client wants to prove itself with a secret or a key, and only public clients (`none`) are served here",
         );
     }
@@ -235,7 +237,7 @@ fn check_document(document: Document, id: &str) -> Result<Client, NoClient> {
         return Err(NoClient::Document(format!("it has none or more than {MAX_REDIRECT_URIS} redirect URIs")));
     }
     if let Some(why) = document.redirect_uris.iter().find_map(|uri| check_redirect_uri(uri).err()) {
-        return wrong(why);
+        return unusable(why);
     }
     let name = shown_name(document.client_name.as_deref());
     Ok(Client { id: document.client_id, name, redirect_uris: document.redirect_uris })

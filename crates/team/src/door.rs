@@ -1,5 +1,5 @@
-//! Defines the front door of a team (its endpoints for sign-in and OAuth), with the functions that all of its routes
-//! share.
+//! Defines the front door of a team: the pages and addresses at which users sign in and OAuth clients get tokens. This
+//! file has the state and the functions that all of its routes share.
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
@@ -24,8 +24,8 @@ use crate::{
     tokens::looks_like_token,
 };
 
-/// The store takes at most this many new clients per minute. Beyond this limit, the id that a client gets contains the
-/// registration itself, protected by a seal (an HMAC).
+/// The maximum number of new clients per minute that go into the store. Beyond this limit, the id of a new client
+/// contains the registration itself, protected by a seal (an HMAC).
 const REGISTRATIONS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
 
 /// The reason why a front door cannot be created.
@@ -60,7 +60,7 @@ pub struct FrontDoor {
     pub(crate) clients: Clients,
     pub(crate) refusals: Arc<Refusals>,
     /// Limits how many registrations go into the store.
-    pub(crate) registrations: DefaultDirectRateLimiter,
+    pub(crate) registration_limit: DefaultDirectRateLimiter,
 }
 
 impl fmt::Debug for FrontDoor {
@@ -69,8 +69,8 @@ impl fmt::Debug for FrontDoor {
     }
 }
 
-/// A member who has a session in a browser.
-pub(crate) struct SignedIn {
+/// The session of a browser in which a member is signed in.
+pub(crate) struct BrowserSession {
     /// The secret in the cookie.
     pub(crate) cookie: Zeroizing<String>,
     pub(crate) member: Principal,
@@ -108,7 +108,7 @@ impl FrontDoor {
             provider: provider.transpose()?,
             clients: Clients::new(store.clone(), &team.url, egress, random_text::<32>(NO_PREFIX)?)?,
             refusals: Arc::new(Refusals::new(store.clone())),
-            registrations: RateLimiter::direct(Quota::per_minute(REGISTRATIONS_PER_MINUTE)),
+            registration_limit: RateLimiter::direct(Quota::per_minute(REGISTRATIONS_PER_MINUTE)),
             store,
             team,
         }))
@@ -118,14 +118,14 @@ impl FrontDoor {
     /// `__Host-toolrack`, or `toolrack` where the team is on this machine and has no TLS.
     #[must_use]
     pub fn session_cookie(&self) -> &'static str {
-        self.cookies.session()
+        self.cookies.session_name()
     }
 
     /// Returns the value of the session cookie in these headers. `None` if there is none, or if there are two with
     /// different values.
     #[must_use]
     pub fn session_in<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        cookie(headers, self.cookies.session())
+        cookie(headers, self.cookies.session_name())
     }
 
     /// Returns the URL under which people and clients reach the team.
@@ -207,9 +207,8 @@ impl FrontDoor {
         format!("{}/{path}", self.issuer())
     }
 
-    /// Returns the member who is signed in in the browser that sent these headers. `None` if the browser has no valid
-    /// session.
-    pub(crate) async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>, StoreError> {
+    /// Returns the session of the browser that sent these headers. `None` if the browser has no valid session.
+    pub(crate) async fn browser_session(&self, headers: &HeaderMap) -> Result<Option<BrowserSession>, StoreError> {
         let Some(cookie) = self.session_in(headers).filter(|cookie| looks_like_token(cookie)) else { return Ok(None) };
         let token = self.store.team_token(TokenHash::of(cookie)).await?;
         // The team file may have lost the member's tenant since the sign-in.
@@ -217,7 +216,7 @@ impl FrontDoor {
             |token: &TeamToken| token.purpose == Purpose::Browser && self.team.tenant(token.member.tenant()).is_some();
         Ok(token
             .filter(is_valid_session)
-            .map(|token| SignedIn { cookie: Zeroizing::new(cookie.to_owned()), member: token.member }))
+            .map(|token| BrowserSession { cookie: Zeroizing::new(cookie.to_owned()), member: token.member }))
     }
 }
 
@@ -335,7 +334,7 @@ mod tests {
             door.store.keep_token(owner, &token, &by).await.unwrap();
             let cookie = format!("{}={}", door.session_cookie(), secret.reveal());
             let headers = HeaderMap::from_iter([(http::header::COOKIE, cookie.parse().unwrap())]);
-            door.signed_in(&headers).await.unwrap().map(|person| person.member.subject().to_owned())
+            door.browser_session(&headers).await.unwrap().map(|session| session.member.subject().to_owned())
         };
         assert_eq!(signed_in_as("acme", Purpose::Browser).await.as_deref(), Some("acme"));
         assert_eq!(signed_in_as("acme", Purpose::Personal).await, None, "a token is not a cookie");

@@ -17,7 +17,7 @@ impl<'a> Endpoint<'a> {
     /// The endpoint with all tools, for the members of all tenants.
     pub const ALL: Self = Self { tenant: None, profile: None };
 
-    /// The endpoint at exactly this path.
+    /// The endpoint at exactly this path. `None` if no endpoint has the path.
     #[must_use]
     pub fn at(path: &'a str) -> Option<Self> {
         let (tenant, path) = match path.strip_prefix("/t/") {
@@ -50,7 +50,7 @@ impl<'a> Endpoint<'a> {
     /// Whether this endpoint serves the members of `tenant`.
     #[must_use]
     pub fn is_for(self, tenant: &str) -> bool {
-        self.tenant.is_none_or(|own| own == tenant)
+        self.tenant.is_none_or(|own_tenant| own_tenant == tenant)
     }
 
     /// The endpoint that serves the same to members of all tenants, if this one is for a single tenant.

@@ -1,6 +1,5 @@
-//! Sends requests to the providers and clients of a team. The size and the time of an answer are limited, redirects are
-//! not followed, and only addresses that the egress rules (the operator's rules for outgoing requests) allow are
-//! contacted.
+//! Sends requests to the providers and clients of a team. Limits the size and the time of an answer, and follows no
+//! redirects. Connects only to addresses that the egress rules allow: the operator's rules for outgoing requests.
 
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Unreachable {
     /// The origin of the other program.
     origin: String,
+    /// The reason, as a text that continues the origin: "answered with status 404".
     why: String,
 }
 
@@ -33,7 +33,7 @@ impl Unreachable {
     }
 }
 
-/// A client that sends requests only where its guard allows.
+/// An HTTP client that sends requests only to addresses that its guard (the checker of the egress rules) allows.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: Client,
@@ -63,18 +63,18 @@ impl Http {
         url: &Url,
         token: Option<&str>,
     ) -> Result<T, Unreachable> {
-        let failed = |why: String| Unreachable::new(url, why);
+        let unreachable = |why: String| Unreachable::new(url, why);
         let mut request = http::Request::get(url.as_str()).header("accept", "application/json");
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        let request = request.body(Vec::new()).map_err(|error| failed(error.to_string()))?;
+        let request = request.body(Vec::new()).map_err(|error| unreachable(error.to_string()))?;
         let answer = self.send(request).await?;
         if answer.status() != http::StatusCode::OK {
-            return Err(failed(format!("answered with status {}", answer.status().as_u16())));
+            return Err(unreachable(format!("answered with status {}", answer.status().as_u16())));
         }
         serde_json::from_slice(answer.body())
-            .map_err(|error| failed(format!("sent an answer that cannot be read: {error}")))
+            .map_err(|error| unreachable(format!("sent an answer that cannot be read: {error}")))
     }
 
     /// Sends `request`, and reads the complete answer.
@@ -84,13 +84,13 @@ impl Http {
             why: format!("cannot be used: {error}"),
         })?;
         let url = request.url().clone();
-        let failed = |error: &reqwest::Error| Unreachable::new(&url, reason(error));
+        let unreachable = |error: &reqwest::Error| Unreachable::new(&url, reason(error));
         self.guard.check(&url).map_err(|refused| Unreachable::new(&url, format!("cannot be used: {refused}")))?;
-        let mut response = self.client.execute(request).await.map_err(|error| failed(&error))?;
+        let mut response = self.client.execute(request).await.map_err(|error| unreachable(&error))?;
         let mut answer = http::Response::new(Vec::new());
         *answer.status_mut() = response.status();
         *answer.headers_mut() = std::mem::take(response.headers_mut());
-        while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&error))? {
             if answer.body().len() + chunk.len() > self.max_bytes {
                 return Err(Unreachable::new(&url, format!("sent an answer of more than {} bytes", self.max_bytes)));
             }

@@ -97,7 +97,7 @@ impl std::fmt::Debug for SignInProvider {
     }
 }
 
-/// A tenant, which is isolated from the others.
+/// A tenant: a part of the team whose data and servers are isolated from those of the other tenants.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tenant {
@@ -115,8 +115,8 @@ pub struct Tenant {
     /// The values of [`SignInProvider::tenant_claim`] that mean this tenant.
     #[serde(default)]
     pub claims: Vec<String>,
-    /// The groups and addresses that have a role. A person with several roles has the most powerful one; a person
-    /// without any has [`Self::role`].
+    /// For each role, the groups and addresses that have it. A person with several roles gets the most powerful one,
+    /// and a person without any gets [`Self::role`].
     #[serde(default)]
     pub roles: BTreeMap<Role, Vec<String>>,
     /// The role of members who have none by [`Self::roles`]. `user` by default.
@@ -309,40 +309,40 @@ impl TeamFile {
 
 /// The error of a `text` that cannot be parsed, without the passwords of URLs in it.
 fn syntax_error(text: &str, error: &toml_edit::de::Error) -> BadTeamFile {
-    let before = error.span().and_then(|span| text.get(..span.start));
-    let line = before.map(|before| format!("line {}: ", before.matches('\n').count() + 1)).unwrap_or_default();
+    let text_before = error.span().and_then(|span| text.get(..span.start));
+    let line = text_before.map(|before| format!("line {}: ", before.matches('\n').count() + 1)).unwrap_or_default();
     BadTeamFile::Syntax { why: line + &without_passwords(error.message()) }
 }
 
-/// Replaces what stands between `://` and `@` with `***`.
+/// Replaces the text between `://` and `@`, which may be a password, with `***`.
 fn without_passwords(text: &str) -> String {
     let mut parts = text.split("://");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |shown, part| {
+    let first_part = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first_part, |masked_text, part| {
         let end = part.find(|c: char| c.is_whitespace() || c == '"').unwrap_or(part.len());
         match part[..end].rfind('@') {
-            Some(at) => format!("{shown}://***{}", &part[at..]),
-            None => format!("{shown}://{part}"),
+            Some(at_sign) => format!("{masked_text}://***{}", &part[at_sign..]),
+            None => format!("{masked_text}://{part}"),
         }
     })
 }
 
 /// Checks a URL to which secrets are sent: its scheme must be https, or it must be on this machine.
 fn check_url(field: &'static str, url: &Url) -> Result<(), BadTeamFile> {
-    let refused = |message_end| Err(BadTeamFile::Url { field, url: url.clone(), message_end });
+    let invalid = |message_end| Err(BadTeamFile::Url { field, url: url.clone(), message_end });
     let is_loopback_host = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
         Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => return refused("and name a host"),
+        None => return invalid("and name a host"),
     };
     match url.scheme() {
         "https" => {}
         "http" if is_loopback_host => {}
-        _ => return refused("so that no secret goes over the net in the clear"),
+        _ => return invalid("so that no secret goes over the net in the clear"),
     }
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
-        return refused("and have no user, query or fragment");
+        return invalid("and have no user, query or fragment");
     }
     Ok(())
 }

@@ -135,8 +135,8 @@ impl Issuers {
         if token_type != "at+jwt" && !has_access_claims(&jwt) {
             return Err(StatementError::invalid("it is not an access token"));
         }
-        // A client with such a token has to prove with each request that it has a key (RFC 7800), so that a thief
-        // cannot use the token. The MCP endpoint does not check such proofs.
+        // A client with such a token has to prove in each request that it has a key (RFC 7800). Then a thief cannot use
+        // the token. But the MCP endpoint does not check such proofs.
         if jwt.contains_key("cnf") {
             return Err(StatementError::invalid(
                 "it is bound to a key of its client, and only bearer tokens are served here",
@@ -161,22 +161,22 @@ impl Issuers {
         Ok(ProvedPrincipal { principal, ends_at, profile: endpoint.profile().map(str::to_owned) })
     }
 
-    /// Returns the audience that the token must have, and the MCP endpoint for which it is then valid: the endpoint
-    /// that the token names, or if it names none or several, the endpoint with all tools.
+    /// Returns the audience that the token must have, and the MCP endpoint for which it is then valid. That is the
+    /// endpoint that the token names. A token that names none, or several, must be for the endpoint with all tools.
     fn audience<'c>(&self, config: &TrustedIssuer, unchecked: &'c UncheckedClaims) -> (String, Endpoint<'c>) {
         if let Some(configured) = &config.audience {
             return (configured.clone(), Endpoint::ALL);
         }
-        let team = self.team.url.as_str().trim_end_matches('/');
+        let base_url = self.team.url.as_str().trim_end_matches('/');
         let mut named_endpoints: Vec<_> =
-            unchecked.audiences.iter().filter_map(|audience| Endpoint::at(audience.strip_prefix(team)?)).collect();
+            unchecked.audiences.iter().filter_map(|audience| Endpoint::at(audience.strip_prefix(base_url)?)).collect();
         // If all of them are the same endpoint, one is left.
         named_endpoints.dedup();
         let endpoint = match named_endpoints[..] {
-            [only] => only,
+            [endpoint] => endpoint,
             _ => Endpoint::ALL,
         };
-        (format!("{team}{endpoint}"), endpoint)
+        (format!("{base_url}{endpoint}"), endpoint)
     }
 
     /// Records in the audit log why a token proves nothing.
@@ -187,6 +187,7 @@ impl Issuers {
     }
 }
 
+/// Returns the error for a token whose person or service is no member.
 fn not_a_member(error: NotAMember) -> StatementError {
     StatementError::invalid(match error {
         NotAMember::NoTenant => "it does not belong to a tenant for which its issuer may vouch".to_owned(),

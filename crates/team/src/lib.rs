@@ -17,12 +17,12 @@
 //!   access tokens of trusted issuers. They use `signed` (signed statements and their keys), `cached_value` (a cache of
 //!   fetched data) and `fetch` (requests).
 //! - `authority` finds out which member a token proves, and until when. `tokens` and `random` make tokens.
-//! - `file` reads what the operator of a team has written. By that, `members` and `claims` find out who belongs to which
-//!   tenant, with which role.
+//! - `file` reads what the operator of a team has written. By that, `members` and `claims` find out who belongs to
+//!   which tenant, with which role.
 //! - `audit_export` writes the audit logs to a place outside of the database.
-//! - `quotas` counts what the members of a tenant use.
+//! - `quotas` counts the usage of the members of a tenant.
 //! - `endpoint` names the MCP endpoints.
-//! - `page`, `browser` and `parameters` write what browsers show, and read what they send.
+//! - `page`, `browser` and `parameters` write pages for browsers, and read their requests.
 //! - `refusals` writes the rows of the audit log about bad input.
 
 pub mod audit_export;

@@ -1,4 +1,4 @@
-//! Finds the tenant and the role of a user or service from what a provider says of them.
+//! Finds the tenant and the role of a user or service from the claims of a provider.
 
 use toolrack_host::{
     Principal,
@@ -76,18 +76,18 @@ impl Tenant {
         if let Some(value) = &claims.tenant {
             return self.claims.contains(value);
         }
-        let by_address = || self.members.iter().any(|rule| has_address(claims, rule));
-        by_address() || self.groups.iter().any(|group| claims.groups.contains(group))
+        let has_listed_address = || self.members.iter().any(|rule| has_address(claims, rule));
+        has_listed_address() || self.groups.iter().any(|group| claims.groups.contains(group))
     }
 
-    /// Returns the most powerful role that is given to one of the groups or to the address.
+    /// Returns the most powerful role that the tenant gives to one of the groups or to the address.
     fn role_of(&self, claims: &Claims) -> Role {
         let matches = |group_or_address: &String| {
             claims.groups.contains(group_or_address) || has_address(claims, group_or_address)
         };
-        let is_given = |role: &Role| self.roles.get(role).is_some_and(|holders| holders.iter().any(matches));
-        let by_power = [Role::Admin, Role::Operator, Role::Auditor, Role::User, Role::Viewer, Role::Scraper];
-        by_power.into_iter().find(is_given).unwrap_or(self.role)
+        let has_role = |role: &Role| self.roles.get(role).is_some_and(|holders| holders.iter().any(matches));
+        let roles_by_power = [Role::Admin, Role::Operator, Role::Auditor, Role::User, Role::Viewer, Role::Scraper];
+        roles_by_power.into_iter().find(has_role).unwrap_or(self.role)
     }
 }
 

@@ -39,8 +39,8 @@ pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, form_sources:
             body { main { h1 { (title) } (body) } }
         }
     };
-    let mut answer = (status, page.into_string()).into_response();
-    let headers = answer.headers_mut();
+    let mut response = (status, page.into_string()).into_response();
+    let headers = response.headers_mut();
     let fixed_headers: [(HeaderName, &str); 5] = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CACHE_CONTROL, "no-store"),
@@ -58,10 +58,10 @@ pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, form_sources:
     let policy = HeaderValue::from_str(&policy)
         .unwrap_or(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"));
     headers.insert(CONTENT_SECURITY_POLICY, policy);
-    answer
+    response
 }
 
-/// A page that says in a few lines what is wrong and what to do.
+/// A short page that describes an error and the next step.
 pub(crate) fn notice(status: StatusCode, title: &str, lines: &[&str]) -> Response {
     let body = html! { @for line in lines { p { (line) } } };
     let no_form_sources = "";
@@ -73,11 +73,11 @@ pub(crate) fn see_other(address: &str) -> Response {
     let Ok(address) = HeaderValue::from_str(address) else {
         return notice(StatusCode::BAD_REQUEST, "No such page", &["The next address cannot be written."]);
     };
-    let mut answer = StatusCode::SEE_OTHER.into_response();
-    answer.headers_mut().insert(LOCATION, address);
-    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    answer.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    answer
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    response.headers_mut().insert(LOCATION, address);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
 }
 
 #[cfg(test)]

@@ -26,11 +26,11 @@ impl Parameters {
         self.0.iter().filter(move |(key, value)| key == name && !value.is_empty()).map(|(_, value)| &**value)
     }
 
-    /// The first parameter that occurs twice. Only `resource` may (RFC 8707, 2).
+    /// The first parameter that occurs twice. Ignores `resource`, which alone may occur more than once (RFC 8707, 2).
     pub(crate) fn repeated(&self) -> Option<&str> {
-        let is_repeated = |at: usize, name: &String| self.0[..at].iter().any(|(other, _)| other == name);
-        let mut named = self.0.iter().enumerate().filter(|(_, (name, _))| name != "resource");
-        named.find(|(at, (name, _))| is_repeated(*at, name)).map(|(_, (name, _))| &**name)
+        let occurs_before = |index: usize, name: &String| self.0[..index].iter().any(|(other, _)| other == name);
+        let mut unique_only = self.0.iter().enumerate().filter(|(_, (name, _))| name != "resource");
+        unique_only.find(|(index, (name, _))| occurs_before(*index, name)).map(|(_, (name, _))| &**name)
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Provider {
     keys: Keys,
 }
 
-/// The secrets of one sign-in.
+/// One sign-in that is under way: the secrets that tie the answers of the provider to it.
 pub(crate) struct Attempt {
     /// The parameter `state` with which the browser must come back from the provider.
     pub(crate) state: String,
@@ -183,7 +183,7 @@ impl Provider {
         Ok(claims(&jwt, names))
     }
 
-    /// Checks what only ID tokens must have (OpenID Connect Core, 3.1.3.7).
+    /// Checks the claims `nonce`, `azp` and `iat` of an ID token (OpenID Connect Core, 3.1.3.7).
     fn check_id_token(&self, jwt: &JwtClaims, attempt: &Attempt) -> Result<(), NotSignedIn> {
         let refused = |why: &str| Err(NotSignedIn::Refused(why.to_owned()));
         // The nonce of an attempt is never empty, so a missing one differs from it.
@@ -192,9 +192,10 @@ impl Provider {
             return refused("the identity that the provider sent belongs to another sign-in");
         }
         // With several audiences, `azp` says which of them is the client.
-        let has_several = jwt.get("aud").and_then(serde_json::Value::as_array).is_some_and(|all| all.len() > 1);
+        let has_several_audiences =
+            jwt.get("aud").and_then(serde_json::Value::as_array).is_some_and(|all| all.len() > 1);
         let azp = text_of(jwt, "azp");
-        if azp.is_some_and(|azp| azp != self.config.client_id) || (has_several && azp.is_none()) {
+        if azp.is_some_and(|azp| azp != self.config.client_id) || (has_several_audiences && azp.is_none()) {
             return refused("the identity that the provider sent is for another program");
         }
         if !jwt.contains_key("iat") {
@@ -206,9 +207,9 @@ impl Provider {
     /// Adds the claims of the userinfo endpoint (OpenID Connect Core, 5.3), if the ID token lacks a claim that is
     /// needed.
     async fn add_userinfo(&self, jwt: &mut JwtClaims, metadata: &Metadata, token: &str) -> Result<(), NotSignedIn> {
-        let needed =
+        let needed_claims =
             ["email", self.config.groups_claim.as_str()].into_iter().chain(self.config.tenant_claim.as_deref());
-        let lacks_claim = needed.into_iter().any(|claim| !jwt.contains_key(claim));
+        let lacks_claim = needed_claims.into_iter().any(|claim| !jwt.contains_key(claim));
         let Some(endpoint) = metadata.userinfo_endpoint.as_ref().filter(|_| lacks_claim) else { return Ok(()) };
         let userinfo: JwtClaims = self.http.json_with_token(endpoint, Some(token)).await?;
         if text_of(&userinfo, "sub") != text_of(jwt, "sub") {
@@ -222,7 +223,7 @@ impl Provider {
 
     /// Exchanges the code for tokens.
     async fn exchange(&self, metadata: &Metadata, code: String, attempt: &Attempt) -> Result<Tokens, NotSignedIn> {
-        let failed = |why: String| Unreachable::new(&metadata.token_endpoint, why);
+        let unreachable = |why: String| Unreachable::new(&metadata.token_endpoint, why);
         let client = self.client(metadata);
         let request = client
             .exchange_code(AuthorizationCode::new(code))
@@ -230,12 +231,12 @@ impl Provider {
         request.request_async(&self.http).await.map_err(|error| match error {
             RequestTokenError::Request(error) => NotSignedIn::ProviderUnusable(error),
             RequestTokenError::ServerResponse(answer) => code_exchange_error(&answer),
-            RequestTokenError::Parse(..) => failed("sent an answer that cannot be read".to_owned()).into(),
-            RequestTokenError::Other(why) => failed(why).into(),
+            RequestTokenError::Parse(..) => unreachable("sent an answer that cannot be read".to_owned()).into(),
+            RequestTokenError::Other(why) => unreachable(why).into(),
         })
     }
 
-    /// Toolrack as a client of the provider.
+    /// Returns Toolrack as a client of the provider.
     fn client(&self, metadata: &Metadata) -> Client {
         let mut client = oauth2::Client::new(ClientId::new(self.config.client_id.clone()))
             .set_auth_uri(AuthUrl::from_url(metadata.authorization_endpoint.clone()))
@@ -260,12 +261,13 @@ impl<'c> AsyncHttpClient<'c> for Http {
     }
 }
 
-/// Adds the claims of `userinfo` that `id_token` lacks. If the two have different e-mail addresses, the one in
-/// `id_token` counts, and what `userinfo` says of its own address (`email_verified`) does not. If only `userinfo` has
-/// an address, what it says of that counts.
+/// Adds the claims of `userinfo` that `id_token` lacks. The claim `email_verified` must come from the same source as
+/// the address that it describes. If the two have different addresses, the address of `id_token` counts, and the
+/// function ignores `email_verified` of `userinfo`. If only `userinfo` has an address, its `email_verified` replaces
+/// the one of `id_token`.
 fn add_missing_claims(id_token: &mut JwtClaims, mut userinfo: JwtClaims) {
-    if let (Some(own), Some(other)) = (id_token.get("email"), userinfo.get("email"))
-        && own != other
+    if let (Some(address), Some(other_address)) = (id_token.get("email"), userinfo.get("email"))
+        && address != other_address
     {
         userinfo.shift_remove("email_verified");
     }
@@ -301,8 +303,8 @@ fn cached_metadata(http: Http, issuer: Url, egress: Egress) -> CachedValue<Metad
             let url: Url = url.parse().map_err(|_| Unreachable::new(&issuer, "has an address that cannot be used"))?;
             let metadata: Metadata = http.json(&url).await?;
             if !is_issuer(&issuer, &metadata.issuer) {
-                let other = text::for_line(&text::clip(&metadata.issuer, 200)).into_owned();
-                return Err(Unreachable::new(&issuer, format!("names another issuer in its metadata: {other}")));
+                let other_issuer = text::for_line(&text::clip(&metadata.issuer, 200)).into_owned();
+                return Err(Unreachable::new(&issuer, format!("names another issuer in its metadata: {other_issuer}")));
             }
             let guard = egress.guard_for_configured();
             let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint, &metadata.jwks_uri];

@@ -1,8 +1,8 @@
-//! Counts against the quotas of a tenant: how much all of its members together, each member, and the clients of each
-//! profile may use.
+//! Counts what the members of a tenant use, and refuses more than the quotas of the tenant allow. There are quotas for
+//! all members together, for each member, and for the clients of each profile (a named selection of tools).
 //!
-//! A [`Meter`] measures how much of one quota is used. A call, or other work, may begin if there is room in every quota
-//! to which it counts: in the quotas of the tenant, of the member and of the profile.
+//! A [`Meter`] measures how much of one quota is used. A call, or other work, counts to the quotas of the tenant, of
+//! the member and of the profile. It may begin if there is room in each of them.
 
 mod limits;
 mod meter;
@@ -34,7 +34,8 @@ use self::{meter::Clock, stored::StoredUses};
 /// When this many members have meters in memory, the meters of members who use nothing any more are dropped.
 const MAX_MEMBERS: usize = 10_000;
 
-/// Counts what the members of a tenant use. All hosts of the tenant share it; clones share it, too.
+/// Counts the usage of the members of a tenant. All hosts of the tenant share one instance. Clones share the same
+/// counts.
 #[derive(Clone)]
 pub struct TenantQuotas(Arc<Inner>);
 
@@ -43,7 +44,7 @@ struct Inner {
     limits: Limits,
     clock: Clock,
     counts: Mutex<Counts>,
-    /// Notified when so much was used that it must be written soon.
+    /// Notified when so much was used that the amounts must soon be written into the store.
     write_due: Notify,
 }
 
@@ -59,11 +60,11 @@ impl fmt::Debug for TenantQuotas {
 /// A membership: the issuer and the subject of the member, and how many memberships ended before.
 type Membership = (String, String, u32);
 
-/// The meters of all holders. A holder is who shares a quota: all members together, a member, or the clients of a
-/// profile.
+/// The meters of all holders. A holder is the group that shares a quota: all members together, one member, or the
+/// clients of a profile.
 struct Counts {
-    /// The meters of the tenant: what all members use together.
-    all: Meters,
+    /// The meters of the tenant, for all members together.
+    tenant: Meters,
     by_member: HashMap<Membership, MemberMeters>,
     by_profile: HashMap<Arc<str>, Meters>,
     /// The stored amounts of holders that have no meters yet.
@@ -95,14 +96,15 @@ impl Meters {
     fn with_quotas(&self, quotas: &QuotaSet, now: DateTime<Utc>) -> Self {
         let mut new_meters = Self { unwritten: self.unwritten, ..Self::new(quotas, now) };
         for meter in &mut new_meters.meters {
-            if let Some(before) = self.meters.iter().find(|before| before.quota().name() == meter.quota().name()) {
-                let (used, at) = before.reading();
-                *meter = Meter::new(meter.quota(), used, at);
+            if let Some(old_meter) = self.meters.iter().find(|old| old.quota().name() == meter.quota().name()) {
+                let (used, measured_at) = old_meter.reading();
+                *meter = Meter::new(meter.quota(), used, measured_at);
             }
         }
         new_meters
     }
 
+    /// Brings all meters up to date.
     fn advance(&mut self, now: DateTime<Utc>) {
         self.meters.iter_mut().for_each(|meter| meter.advance(now));
     }
@@ -110,8 +112,8 @@ impl Meters {
     /// Returns the meter whose quota makes this work wait the longest, and the time to wait. `None` if the work may
     /// begin.
     fn refusal(&self, work: Work) -> Option<(Meter, Duration)> {
-        let bounding = self.meters.iter().filter(|meter| work.uses(meter.quota().quantity()));
-        bounding.filter_map(|meter| Some((*meter, meter.wait()?))).max_by_key(|(_, wait)| *wait)
+        let meters_of_work = self.meters.iter().filter(|meter| work.uses(meter.quota().quantity()));
+        meters_of_work.filter_map(|meter| Some((*meter, meter.wait()?))).max_by_key(|(_, wait)| *wait)
     }
 
     /// Counts work when it begins. Only calls are counted then; other amounts are known later.
@@ -162,7 +164,7 @@ impl TenantQuotas {
 
     fn at(tenant: &str, limits: Limits, now: DateTime<Utc>) -> Self {
         let (by_member, by_profile, stored) = (HashMap::new(), HashMap::new(), StoredUses::new());
-        let counts = Counts { all: Meters::new(&limits.all, now), by_member, by_profile, stored };
+        let counts = Counts { tenant: Meters::new(&limits.all, now), by_member, by_profile, stored };
         let clock = Clock::at(now);
         Self(Arc::new(Inner {
             tenant: tenant.to_owned(),
@@ -182,14 +184,14 @@ impl TenantQuotas {
             let meters = match old_meters.remove(name) {
                 Some(meters) => meters.with_quotas(profile.quotas(), now),
                 None => {
-                    let stored = counts.stored.remove(&stored::stored_profile_holder(name));
-                    Meters::new(profile.quotas(), now).with_stored(stored.as_deref(), now)
+                    let stored_uses = counts.stored.remove(&stored::stored_profile_holder(name));
+                    Meters::new(profile.quotas(), now).with_stored(stored_uses.as_deref(), now)
                 }
             };
             counts.by_profile.insert(Arc::clone(name), meters);
         }
         for (name, meters) in &old_meters {
-            stored::set_aside(&mut counts.stored, name, meters);
+            stored::keep_profile_uses(&mut counts.stored, name, meters);
         }
     }
 }
@@ -209,31 +211,31 @@ impl Inner {
 
     /// Begins work of `caller` if there is room in all quotas, and counts it. `None` if no quota concerns the work.
     fn begin(&self, caller: &Caller, work: Work) -> Result<Option<CountedWork>, OverQuota> {
-        let (each_member, now) = (&self.limits.each_member, self.clock.now());
+        let (member_quotas, now) = (&self.limits.each_member, self.clock.now());
         let mut counts = self.counts.lock();
         counts.make_room(now);
-        let Counts { all, by_member, by_profile, stored } = &mut *counts;
+        let Counts { tenant: tenant_meters, by_member, by_profile, stored } = &mut *counts;
         let principal = caller.principal();
-        let member = (!each_member.is_empty()).then(|| membership(principal));
+        let member = (!member_quotas.is_empty()).then(|| membership(principal));
         let member_meters = member.as_ref().map(|member| {
             let new_meters = || {
-                // Usually all stored amounts have their meters already. Then the name of the holder in the store, which
-                // is a hash, need not be made.
-                let stored =
+                // Usually `stored` is empty, because all stored amounts have their meters. Then this saves computing
+                // the hash that names the holder.
+                let stored_uses =
                     if stored.is_empty() { None } else { stored.remove(&stored::stored_member_holder(principal)) };
                 MemberMeters {
                     principal: principal.clone(),
-                    meters: Meters::new(each_member, now).with_stored(stored.as_deref(), now),
+                    meters: Meters::new(member_quotas, now).with_stored(stored_uses.as_deref(), now),
                 }
             };
             &mut by_member.entry(member.clone()).or_insert_with(new_meters).meters
         });
         let profile_meters = caller.profile().and_then(|name| by_profile.get_mut(name));
-        if all.meters.is_empty() && member_meters.is_none() && profile_meters.is_none() {
+        if tenant_meters.meters.is_empty() && member_meters.is_none() && profile_meters.is_none() {
             return Ok(None);
         }
         // The match on `index` below depends on this order.
-        let mut meters_by_holder = [member_meters, profile_meters, Some(all)];
+        let mut meters_by_holder = [member_meters, profile_meters, Some(tenant_meters)];
         let refusals = meters_by_holder.iter_mut().enumerate().filter_map(|(index, meters)| {
             let meters = meters.as_deref_mut()?;
             meters.advance(now);
@@ -262,6 +264,7 @@ impl Inner {
     }
 }
 
+/// Returns the membership of a principal, as the key of its meters.
 fn membership(principal: &Principal) -> Membership {
     (principal.issuer().to_owned(), principal.subject().to_owned(), principal.membership())
 }
@@ -289,7 +292,7 @@ impl Counts {
 
     /// Calls `apply` for the meters of each holder to whose quotas the work counts.
     fn for_each_holder(&mut self, counted: &CountedWork, mut apply: impl FnMut(&mut Meters)) {
-        apply(&mut self.all);
+        apply(&mut self.tenant);
         if let Some(member) = counted.member.as_ref().and_then(|member| self.by_member.get_mut(member)) {
             apply(&mut member.meters);
         }
@@ -299,14 +302,14 @@ impl Counts {
     }
 }
 
-/// Work that may begin. It counts to the quotas of the tenant, and to the quotas of this member and this profile.
+/// Counted work: it counts to the quotas of the tenant, and to the quotas of this member and this profile.
 struct CountedWork {
     member: Option<Membership>,
     profile: Option<Arc<str>>,
     work: Work,
 }
 
-/// Work that was allowed to begin.
+/// Work under way. Reports what it uses, and frees its place in quotas of concurrent calls when it is dropped.
 struct RunningWork {
     counted: CountedWork,
     quotas: Arc<Inner>,

@@ -5,7 +5,7 @@ use rand::{TryRngCore as _, rngs::OsRng};
 use toolrack_store::{RefreshHash, TokenHash};
 use zeroize::Zeroizing;
 
-/// The system gives no random numbers.
+/// The error when the operating system gives no random numbers.
 #[derive(Debug, thiserror::Error)]
 #[error("the system provides no random numbers, without which no token can be made")]
 pub struct NoRandom;
@@ -14,7 +14,7 @@ pub struct NoRandom;
 pub(crate) const NO_PREFIX: &str = "";
 
 /// The prefix of a refresh token.
-const REFRESH: &str = "trr_";
+const REFRESH_PREFIX: &str = "trr_";
 /// The number of digits in the part of a refresh token that all tokens of one grant share.
 const HANDLE_DIGITS: usize = 32;
 /// The number of digits of a refresh token after its prefix.
@@ -30,14 +30,15 @@ pub fn random_text<const BYTES: usize>(prefix: &str) -> Result<Zeroizing<String>
     Ok(Zeroizing::new(prefix.to_owned() + &HEXLOWER.encode(&*bytes)))
 }
 
-/// A refresh token: a handle, by which the store finds its grant even after the token was used, and 256 random bits.
+/// A refresh token: a handle and 256 random bits. All tokens of a grant share the handle, so the store finds the grant
+/// even by a token that was used already.
 pub(crate) struct RefreshToken(Zeroizing<String>);
 
 impl RefreshToken {
     /// Makes the first refresh token of a grant.
     pub(crate) fn first() -> Result<Self, NoRandom> {
         // Two digits stand for one byte.
-        let handle = random_text::<{ HANDLE_DIGITS / 2 }>(REFRESH)?;
+        let handle = random_text::<{ HANDLE_DIGITS / 2 }>(REFRESH_PREFIX)?;
         Ok(Self(random_text::<32>(&handle)?))
     }
 
@@ -48,7 +49,7 @@ impl RefreshToken {
 
     /// Reads a token; `None` if it has another form.
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix(REFRESH)?;
+        let digits = text.strip_prefix(REFRESH_PREFIX)?;
         let is_hex = digits.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'));
         (digits.len() == REFRESH_DIGITS && is_hex).then(|| Self(Zeroizing::new(text.to_owned())))
     }
@@ -64,7 +65,7 @@ impl RefreshToken {
     }
 
     fn handle(&self) -> &str {
-        &self.0[..REFRESH.len() + HANDLE_DIGITS]
+        &self.0[..REFRESH_PREFIX.len() + HANDLE_DIGITS]
     }
 }
 

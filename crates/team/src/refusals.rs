@@ -9,7 +9,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use toolrack_store::{TeamStore, audit::DoorRefusal};
 
 /// The maximum number of rows of one kind in a minute, so that a flood cannot fill the log. They may all come at once.
-/// The next row says how many refusals before it have no row.
+/// Further refusals are only counted, and the next row has their number.
 const ROWS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
 /// Writes refusals of a team's doors (its endpoints) into the audit log: of each kind at most 60 at once, and then one
@@ -17,8 +17,8 @@ const ROWS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 #[derive(Debug)]
 pub struct Refusals {
     store: TeamStore,
-    /// By door and code. Both are constants of the program, so there are few.
-    limit: DefaultKeyedRateLimiter<(String, String)>,
+    /// One limit for each pair of door and code. Both are constants of the program, so there are few pairs.
+    rate_limit: DefaultKeyedRateLimiter<(String, String)>,
     /// The number of refusals since the last row that have no row.
     unrecorded: AtomicU64,
 }
@@ -27,8 +27,8 @@ impl Refusals {
     /// Writes into `store`.
     #[must_use]
     pub fn new(store: TeamStore) -> Self {
-        let limit = RateLimiter::keyed(Quota::per_minute(ROWS_PER_MINUTE));
-        Self { store, limit, unrecorded: AtomicU64::new(0) }
+        let rate_limit = RateLimiter::keyed(Quota::per_minute(ROWS_PER_MINUTE));
+        Self { store, rate_limit, unrecorded: AtomicU64::new(0) }
     }
 
     /// Records a token that no member has and no issuer signed.
@@ -40,7 +40,7 @@ impl Refusals {
     /// Records a refusal, with the number of earlier refusals that have no row. If the limit is reached, only counts
     /// the refusal. If the database fails, logs a warning; the request is refused nevertheless.
     pub async fn record(&self, refusal: DoorRefusal<'_>) {
-        if self.limit.check_key(&(refusal.door.to_owned(), refusal.code.to_owned())).is_err() {
+        if self.rate_limit.check_key(&(refusal.door.to_owned(), refusal.code.to_owned())).is_err() {
             self.unrecorded.fetch_add(1, Ordering::Relaxed);
             return;
         }

@@ -25,8 +25,9 @@ impl FrontDoor {
     /// - `/oauth/register` (RFC 7591), `/oauth/authorize` and `/oauth/token` (OAuth 2.1), `/oauth/revoke` (RFC 7009),
     /// - `/sign-in`, `/sign-in/back` and `/sign-out` (OpenID Connect).
     ///
-    /// None of them needs a token of the daemon. Bodies have at most 32 KiB. If no provider signs people in, there
-    /// is only `/sign-in`, which says so. A team with trusted issuers then also has the metadata of the resource.
+    /// None of them needs a token of the daemon. The body of a request has at most 32 KiB. If no provider signs people
+    /// in, the router has only `/sign-in`, with a page that says so. For a team with trusted issuers, it also has the
+    /// metadata of the resource.
     pub fn router(self: &Arc<Self>) -> Router {
         let mut router = Router::new().route("/sign-in", get(sign_in::begin));
         if !self.authorization_servers().is_empty() {
@@ -49,7 +50,7 @@ impl FrontDoor {
     }
 }
 
-/// The routes for users who sign in, and for their clients.
+/// Returns the routes that exist only if a provider signs people in.
 fn sign_in_routes() -> Router<Arc<FrontDoor>> {
     Router::new()
         .route("/.well-known/oauth-authorization-server", get(metadata::server).options(metadata::preflight))

@@ -1,5 +1,5 @@
-//! Signs people in with a browser, at the team's OpenID Connect provider. Uses a code with PKCE, a nonce, and a state
-//! that is tied to the browser.
+//! Signs people in with a browser, at the team's OpenID Connect provider. Each sign-in has a code with PKCE, a nonce,
+//! and a state that ties it to the browser in which it began.
 
 mod attempts;
 
@@ -38,7 +38,7 @@ const SESSION_TIME: TimeDelta = TimeDelta::hours(12);
 const SIGN_IN_TIME: TimeDelta = TimeDelta::minutes(10);
 /// How many sessions in browsers one person may have. Beyond this number, a new session replaces the oldest.
 const MAX_SESSIONS: usize = 50;
-/// The maximum size of a browser's name, in bytes; the name labels the browser's session. A longer one is cut.
+/// The maximum size of a browser's name, in bytes. The name is the label of the session; a longer one is cut.
 const MAX_LABEL_BYTES: usize = 120;
 
 /// Why a person is not signed in.
@@ -87,31 +87,32 @@ impl From<NoRandom> for SignInFailure {
 /// after the sign-in. `again` asks the provider to let the person choose another account.
 pub(crate) async fn begin(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     match send_to_provider(&door, &headers, &query.0.unwrap_or_default()).await {
-        Ok(answer) => answer,
+        Ok(response) => response,
         Err(failure) => failure_page(&door, failure).await,
     }
 }
 
+/// Begins a sign-in, and returns the response that sends the browser to the provider.
 async fn send_to_provider(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, SignInFailure> {
     let provider = door.provider.as_ref().ok_or(SignInFailure::NoProvider)?;
     let parameters = read_parameters(query)?;
-    let to = parameters.get("to").unwrap_or("/");
-    let Some(to) = return_path(&door.team.url, to) else {
+    let requested_path = parameters.get("to").unwrap_or("/");
+    let Some(return_path) = return_path(&door.team.url, requested_path) else {
         let why = "the address after the sign-in does not belong to this server".to_owned();
         return Err(SignInFailure::Refused("open_redirect", why));
     };
-    let browser = Browser::from_cookie(cookie(headers, door.cookies.sign_in()))?;
-    let attempt = browser.begin(&to)?;
+    let browser = Browser::from_cookie(cookie(headers, door.cookies.sign_in_name()))?;
+    let attempt = browser.begin(&return_path)?;
     let url = provider.authorization_url(&attempt, parameters.get("again").is_some()).await?;
-    let mut answer = see_other(url.as_str());
-    set_cookie(door, &mut answer, door.cookies.sign_in(), browser.reveal(), SIGN_IN_TIME);
-    Ok(answer)
+    let mut response = see_other(url.as_str());
+    set_cookie(door, &mut response, door.cookies.sign_in_name(), browser.reveal(), SIGN_IN_TIME);
+    Ok(response)
 }
 
 /// `GET /sign-in/back`: the browser comes back from the provider, with a code or an error.
 pub(crate) async fn callback(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     match finish_sign_in(&door, &headers, &query.0.unwrap_or_default()).await {
-        Ok(answer) => answer,
+        Ok(response) => response,
         Err(failure) => failure_page(&door, failure).await,
     }
 }
@@ -120,14 +121,14 @@ pub(crate) async fn callback(State(door): State<Arc<FrontDoor>>, headers: Header
 async fn finish_sign_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, SignInFailure> {
     let provider = door.provider.as_ref().ok_or(SignInFailure::NoProvider)?;
     let parameters = read_parameters(query)?;
-    let returned = attempt_of_browser(door, headers, &parameters)?;
+    let returned_attempt = attempt_of_browser(door, headers, &parameters)?;
     if !provider.is_own_answer(parameters.get("iss")).await? {
         let why = "the answer comes from another provider than the one to which the browser was sent".to_owned();
         return Err(SignInFailure::Refused("wrong_issuer", why));
     }
     if let Some(error) = parameters.get("error") {
-        let more = parameters.get("error_description").unwrap_or_default();
-        let why = format!("the provider says: {error} {more}");
+        let description = parameters.get("error_description").unwrap_or_default();
+        let why = format!("the provider says: {error} {description}");
         let why = text::for_line(&text::clip(why.trim(), 300)).into_owned();
         return Err(SignInFailure::Refused("sign_in_refused", why));
     }
@@ -137,16 +138,16 @@ async fn finish_sign_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> R
             "the provider sent neither a code nor an error".to_owned(),
         ));
     };
-    let claims = provider.claims_of_user(code.to_owned(), &returned.attempt).await?;
+    let claims = provider.claims_of_user(code.to_owned(), &returned_attempt.attempt).await?;
     // `None`: the provider that signs people in may vouch for members of every tenant.
     let member = door.team.principal(Kind::Person, &claims, None).map_err(|error| {
         let person = claims.verified_email.as_deref().or(claims.name.as_deref()).unwrap_or(&claims.subject);
         SignInFailure::NotAMember(error, text::for_line(&text::clip(person, 200)).into_owned())
     })?;
     let session = begin_session(door, headers, &member).await?;
-    let mut answer = see_other(&returned.to);
-    set_cookie(door, &mut answer, door.cookies.session(), session.reveal(), SESSION_TIME);
-    Ok(answer)
+    let mut response = see_other(&returned_attempt.return_path);
+    set_cookie(door, &mut response, door.cookies.session_name(), session.reveal(), SESSION_TIME);
+    Ok(response)
 }
 
 /// Returns the sign-in to which the provider's answer belongs, if this browser began it. A sign-in that another browser
@@ -158,15 +159,16 @@ fn attempt_of_browser(
 ) -> Result<ReturnedAttempt, SignInFailure> {
     let refused = |why: &str| SignInFailure::Refused("wrong_browser", why.to_owned());
     let state = parameters.get("state").ok_or_else(|| refused("the answer of the provider has no state"))?;
-    let cookie = cookie(headers, door.cookies.sign_in());
+    let cookie = cookie(headers, door.cookies.sign_in_name());
     let browser = cookie.and_then(Browser::read).ok_or_else(|| {
         refused(
             "this sign-in did not begin in this browser, or more than ten minutes ago, or the browser keeps no cookies",
         )
     })?;
-    let returned = browser.find_attempt(state).ok_or_else(|| refused("this sign-in did not begin in this browser"))?;
-    match return_path(&door.team.url, &returned.to) {
-        Some(to) => Ok(ReturnedAttempt { to, ..returned }),
+    let returned_attempt =
+        browser.find_attempt(state).ok_or_else(|| refused("this sign-in did not begin in this browser"))?;
+    match return_path(&door.team.url, &returned_attempt.return_path) {
+        Some(return_path) => Ok(ReturnedAttempt { return_path, ..returned_attempt }),
         None => Err(refused("the address after this sign-in does not belong to this server")),
     }
 }
@@ -176,26 +178,26 @@ fn attempt_of_browser(
 async fn begin_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, SignInFailure> {
     // In a browser, members act without an OAuth client.
     let client = None;
-    let by = caller_of(member, client);
-    door.store.put_signed_in(member, &by).await?;
+    let caller = caller_of(member, client);
+    door.store.put_signed_in(member, &caller).await?;
     let session = Secret::new(Purpose::Browser)?;
-    let browser = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("a browser");
+    let browser_name = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("a browser");
     let token = NewToken {
-        label: text::for_line(&text::clip(browser, MAX_LABEL_BYTES)).into_owned(),
+        label: text::for_line(&text::clip(browser_name, MAX_LABEL_BYTES)).into_owned(),
         ends_at: Utc::now().checked_add_signed(SESSION_TIME),
         ..NewToken::new(session.hash(), Purpose::Browser)
     };
     let owner = MemberIdentity { issuer: member.issuer(), subject: member.subject() };
-    if door.store.keep_token(owner, &token, &by).await?.is_none() {
+    if door.store.keep_token(owner, &token, &caller).await?.is_none() {
         return Err(SignInFailure::Internal("this person was removed from the team a moment ago".to_owned()));
     }
     end_session(door, headers, member).await?;
     let mut sessions = door.store.team_tokens(TokenFilter::Of(owner)).await?;
     sessions.retain(|token| token.purpose == Purpose::Browser);
-    let surplus = sessions.len().saturating_sub(MAX_SESSIONS);
+    let surplus_count = sessions.len().saturating_sub(MAX_SESSIONS);
     // The store returns the oldest tokens of a member first.
-    for token in sessions.iter().take(surplus) {
-        door.store.revoke_tokens(TokenFilter::Id(&token.id), &by).await?;
+    for token in sessions.iter().take(surplus_count) {
+        door.store.revoke_tokens(TokenFilter::Id(&token.id), &caller).await?;
     }
     Ok(session)
 }
@@ -218,7 +220,7 @@ async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) 
 /// can choose another account, and after that to the path in `to`.
 pub(crate) async fn sign_out(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
     match sign_out_browser(&door, &headers, &body).await {
-        Ok(answer) => answer,
+        Ok(response) => response,
         Err(failure) => failure_page(&door, failure).await,
     }
 }
@@ -230,20 +232,20 @@ async fn sign_out_browser(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) ->
             "the form did not come from a page of this server".to_owned(),
         ));
     }
-    if let Some(person) = door.signed_in(headers).await? {
-        end_session(door, headers, &person.member).await?;
+    if let Some(session) = door.browser_session(headers).await? {
+        end_session(door, headers, &session.member).await?;
     }
     // A body that is no text counts as empty: signing out does not need it.
     let form = read_parameters(std::str::from_utf8(body).unwrap_or_default())?;
-    let mut answer = match form.get("to").and_then(|to| return_path(&door.team.url, to)) {
+    let mut response = match form.get("to").and_then(|to| return_path(&door.team.url, to)) {
         Some(to) => {
-            let to: String = form_urlencoded::byte_serialize(to.as_bytes()).collect();
-            see_other(&format!("/sign-in?again=1&to={to}"))
+            let encoded_path: String = form_urlencoded::byte_serialize(to.as_bytes()).collect();
+            see_other(&format!("/sign-in?again=1&to={encoded_path}"))
         }
         None => see_other("/"),
     };
-    set_cookie(door, &mut answer, door.cookies.session(), "", TimeDelta::zero());
-    Ok(answer)
+    set_cookie(door, &mut response, door.cookies.session_name(), "", TimeDelta::zero());
+    Ok(response)
 }
 
 /// Reads the parameters of a query or a form. No parameter may occur twice.
@@ -256,9 +258,9 @@ fn read_parameters(text: &str) -> Result<Parameters, SignInFailure> {
     }
 }
 
-fn set_cookie(door: &FrontDoor, answer: &mut Response, name: &str, value: &str, time: TimeDelta) {
-    if let Some(cookie) = door.cookies.set(name, value, time.num_seconds()) {
-        answer.headers_mut().append(SET_COOKIE, cookie);
+fn set_cookie(door: &FrontDoor, response: &mut Response, name: &str, value: &str, time: TimeDelta) {
+    if let Some(cookie) = door.cookies.set_cookie_header(name, value, time.num_seconds()) {
+        response.headers_mut().append(SET_COOKIE, cookie);
     }
 }
 
@@ -285,9 +287,9 @@ async fn failure_page(door: &FrontDoor, failure: SignInFailure) -> Response {
         SignInFailure::ProviderUnusable(error) => {
             tracing::warn!(%error, "the provider that signs people in cannot be used");
             let why = format!("The provider that signs people in cannot be used: {error}.");
-            let next = "Try again in a minute. If that does not help, tell the operator of this team what you read above. \
+            let hint = "Try again in a minute. If that does not help, tell the operator of this team what you read above. \
                 Browsers and clients that are signed in stay so.";
-            notice(StatusCode::SERVICE_UNAVAILABLE, "You are not signed in", &[&why, next])
+            notice(StatusCode::SERVICE_UNAVAILABLE, "You are not signed in", &[&why, hint])
         }
         SignInFailure::NoProvider => {
             let why = "This team has no provider that signs people in: its operator can name one in `[sign_in]` of the \

@@ -61,8 +61,8 @@ impl Keys {
         }))
     }
 
-    /// Finds the key that signed a statement with this header. If the key is unknown, fetches the keys again, unless
-    /// that was done a moment ago.
+    /// Finds the key for a statement whose header has this key id (`kid`) and this algorithm. If the key is unknown,
+    /// fetches the keys again, but not if the last request was a moment ago.
     async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Option<Jwk>, Unreachable> {
         let keys = self.0.get().await?;
         if let Some(key) = find_key(&keys, kid, algorithm) {
@@ -170,14 +170,14 @@ pub(crate) async fn read(
     if !expected.types.contains(&&*short_type) {
         return Err(StatementError::invalid(format!("its type is `{}`", text::for_line(&text::clip(&short_type, 64)))));
     }
-    let found = keys.find(header.kid.as_deref(), header.alg).await?;
-    let Some(key) = found else {
+    let key = keys.find(header.kid.as_deref(), header.alg).await?;
+    let Some(key) = key else {
         return Err(StatementError::invalid(format!("its issuer has no such key for {:?}", header.alg)));
     };
     let key = DecodingKey::from_jwk(&key).map_err(|error| StatementError::invalid(describe(error.kind())))?;
     let jwt = decode::<JwtClaims>(token, &key, &validation(header.alg, expected));
     let jwt = jwt.map_err(|error| StatementError::invalid(describe(error.kind())))?.claims;
-    check_times(&jwt)?;
+    check_issued_at(&jwt)?;
     Ok((jwt, short_type))
 }
 
@@ -196,13 +196,14 @@ fn validation(algorithm: Algorithm, expected: StatementRequirements<'_>) -> Vali
 }
 
 /// Refuses a statement whose `iat` is in the future.
-fn check_times(jwt: &JwtClaims) -> Result<(), StatementError> {
+fn check_issued_at(jwt: &JwtClaims) -> Result<(), StatementError> {
     let Some(issued_at) = jwt.get("iat") else { return Ok(()) };
     let latest = chrono::Utc::now().timestamp().saturating_add(LEEWAY.cast_signed());
     let is_past = issued_at.as_f64().is_some_and(|issued_at| issued_at <= latest as f64);
     if is_past { Ok(()) } else { Err(StatementError::invalid("it was made in the future")) }
 }
 
+/// Returns the reason why a statement is refused, in which "it" is the statement.
 fn describe(kind: &ErrorKind) -> String {
     match kind {
         ErrorKind::ExpiredSignature => "it has ended".to_owned(),
@@ -217,9 +218,9 @@ fn describe(kind: &ErrorKind) -> String {
 
 /// When a statement ends, in seconds since 1970.
 pub(crate) fn ends_at(jwt: &JwtClaims) -> Option<i64> {
-    let at = jwt.get("exp")?;
+    let exp = jwt.get("exp")?;
     // A NumericDate may have a fraction (RFC 7519, 2).
-    at.as_i64().or_else(|| at.as_f64().map(|at| at as i64))
+    exp.as_i64().or_else(|| exp.as_f64().map(|seconds| seconds as i64))
 }
 
 /// The text of a claim. `None` if there is none, or if it is empty or no text.
@@ -330,8 +331,8 @@ mod tests {
     #[test]
     fn a_statement_from_the_future_is_refused_beyond_the_leeway_of_clocks() {
         let now = chrono::Utc::now().timestamp();
-        let check = |iat: Value| check_times(json!({ "iat": iat }).as_object().unwrap()).is_ok();
-        assert!(check_times(&JwtClaims::new()).is_ok());
+        let check = |iat: Value| check_issued_at(json!({ "iat": iat }).as_object().unwrap()).is_ok();
+        assert!(check_issued_at(&JwtClaims::new()).is_ok());
         assert!(check(json!(now - 1_000_000)) && check(json!(now + 30)) && check(json!(now as f64 + 0.5)));
         assert!(!check(json!(now + 300)) && !check(json!("now")));
     }

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use crate::random::{NoRandom, random_text};
 
-/// A new token: three letters that say what it is for, and 256 random bits in hexadecimal digits. A person or client
+/// A new token: three letters for its purpose, and 256 random bits in hexadecimal digits. A person or client
 /// sees it once; the store keeps only its hash.
 pub struct Secret(Zeroizing<String>);
 

@@ -1,5 +1,5 @@
-//! Makes the calls of one answer, several at once, each through `Host::call`. The [`Turn`] says which calls to make and
-//! takes their results, and the [`Front`] of the embedding program shows and stores them.
+//! Makes the calls of one answer of the model, several at once, each through `Host::call`. The [`Turn`] says which
+//! calls to make and takes their results, and the [`Front`] of the embedding program shows and stores them.
 
 use std::{
     future, panic,
@@ -36,26 +36,26 @@ impl Agent {
         catalog: &Arc<Catalog>,
         front: &mut dyn Front,
     ) -> Result<(), AgentError> {
-        let Next::CallTools(pending) = turn.next() else {
+        let Next::CallTools(pending_calls) = turn.next() else {
             return Ok(());
         };
-        report_rejected(pending, front);
+        report_rejected(pending_calls, front);
         let (report_sender, mut report_receiver) = mpsc::channel(MAX_WAITING_REPORTS);
-        let new_task = |pending: &Pending| CallTask {
+        let to_task = |pending: &Pending| CallTask {
             agent: self.clone(),
             catalog: Arc::clone(catalog),
             call: pending.call.clone(),
             send_state: pending.send_state.watch(),
             report_sender: report_sender.clone(),
         };
-        let tasks: Vec<_> = pending.iter().filter(|pending| pending.result.is_none()).map(new_task).collect();
+        let tasks: Vec<_> = pending_calls.iter().filter(|pending| pending.result.is_none()).map(to_task).collect();
         let (mut waiting_tasks, mut running_tasks) = (tasks.into_iter(), JoinSet::new());
         let mut cancellation = front.calls_cancelled();
         loop {
             while running_tasks.len() < self.parallel.get()
                 && let Some(task) = waiting_tasks.next()
             {
-                // Not one of the reports, which may be dropped.
+                // Goes to the front directly: the channel may drop reports, but the beginning of a call must be shown.
                 front.on_event(TurnEvent::CallBegins(&task.call));
                 running_tasks.spawn(task.run().in_current_span());
             }
@@ -100,35 +100,35 @@ impl Agent {
         turn.tool_finished(&call.id, result);
     }
 
-    /// Makes one call. Reports its progress, and begins to send only if the turn has not abandoned the call.
+    /// Makes one call, and reports its progress. Sends the call only if the turn has not abandoned it.
     async fn call(
         &self,
         call: &ToolCallData,
         catalog: &Arc<Catalog>,
         send_state: SendState,
-        report_sender: mpsc::Sender<Report>,
+        report_sender: mpsc::Sender<ProgressReport>,
     ) -> Result<ToolOutcome, CallError> {
         self.check_offered(&call.name, catalog)?;
         let id = call.id.clone();
         let on_progress: OnProgress = Arc::new(move |progress| {
-            let _ = report_sender.try_send(Report { id: id.clone(), progress });
+            let _ = report_sender.try_send(ProgressReport { id: id.clone(), progress });
         });
         let arguments = call.arguments().cloned().unwrap_or_default();
-        let mut request = Call::from_map(&call.name, arguments)
+        let mut host_call = Call::from_map(&call.name, arguments)
             .in_catalog(Arc::clone(catalog))
             .on_progress(on_progress)
             .send_if(Arc::new(move || send_state.begin()))
             .caller(self.caller.clone());
         if let Some(asker) = &self.asker {
-            request = request.asker(Arc::clone(asker));
+            host_call = host_call.asker(Arc::clone(asker));
         }
         if let Some(conceal) = &self.conceal {
-            request = request.conceal(Arc::clone(conceal));
+            host_call = host_call.conceal(Arc::clone(conceal));
         }
-        self.host.call(request).await
+        self.host.call(host_call).await
     }
 
-    /// Returns an error if the requests did not offer the tool and the model cannot find it by searching.
+    /// Fails if the requests did not offer the tool to the model, and the model cannot find it with the search tools.
     fn check_offered(&self, name: &str, catalog: &Catalog) -> Result<(), CallError> {
         let is_findable = |tool: &CatalogTool| self.findable.as_ref().is_some_and(|findable| findable.has(tool));
         match catalog.select(name) {
@@ -162,14 +162,15 @@ pub(super) fn report_if_all_rejected(turn: &Turn, answer_index: usize, front: &m
 }
 
 /// Reports the calls that the turn has rejected: they have a result although they were never made.
-fn report_rejected(pending: &[Pending], front: &mut dyn Front) {
-    for Pending { call, result, .. } in pending {
+fn report_rejected(pending_calls: &[Pending], front: &mut dyn Front) {
+    for Pending { call, result, .. } in pending_calls {
         if let Some(result) = result {
             report_unmade_call(call, &result.text, result.is_error, front);
         }
     }
 }
 
+/// Reports a call that has a result although it was not made.
 fn report_unmade_call(call: &ToolCallData, text: &str, is_error: bool, front: &mut dyn Front) {
     front.on_event(TurnEvent::CallBegins(call));
     front.on_event(TurnEvent::CallEnds { call, outcome: None, text, is_error, took: Duration::ZERO });
@@ -181,7 +182,7 @@ struct CallTask {
     catalog: Arc<Catalog>,
     call: ToolCallData,
     send_state: SendState,
-    report_sender: mpsc::Sender<Report>,
+    report_sender: mpsc::Sender<ProgressReport>,
 }
 
 /// A call that was made, and its outcome.
@@ -194,9 +195,9 @@ struct FinishedCall {
 impl CallTask {
     async fn run(self) -> FinishedCall {
         let Self { agent, catalog, call, send_state, report_sender } = self;
-        let began = Instant::now();
+        let started_at = Instant::now();
         let outcome = agent.call(&call, &catalog, send_state, report_sender).await;
-        FinishedCall { call, outcome, took: began.elapsed() }
+        FinishedCall { call, outcome, took: started_at.elapsed() }
     }
 }
 
@@ -219,13 +220,13 @@ fn conceal_part(part: &mut Content, conceal: &Conceal) {
     }
 }
 
-/// A report of the progress of the call `id`, which has no result yet.
-struct Report {
+/// A report of the progress of the call with this id, which has no result yet.
+struct ProgressReport {
     id: String,
     progress: Progress,
 }
 
-impl Report {
+impl ProgressReport {
     fn send_to(&self, front: &mut dyn Front) {
         front.on_event(TurnEvent::CallProgress { id: &self.id, progress: &self.progress });
     }

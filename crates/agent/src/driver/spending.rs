@@ -1,11 +1,10 @@
-//! Counts the tokens and the cost of one request to a model. The host bounds both per day, for each caller (quotas).
+//! Counts the tokens and the cost of one request to a model. The quotas of the host bound both for each caller.
 
 use toolrack_host::{Admitted, Quantity, quota::billionths};
 
 use crate::model::{Model, Usage};
 
-/// The tokens and the cost of a request so far. They are counted when this is dropped, so that a cancelled request
-/// counts as well.
+/// The tokens and the cost of a request so far. Dropping this counts them, so that a cancelled request counts as well.
 pub(super) struct Spending<'a> {
     /// The host's permit for the request, which counts what the request uses.
     permit: Admitted,

@@ -3,8 +3,8 @@
 //! Source: <https://docs.anthropic.com/en/api/messages> and the pages on streaming, tool use, extended thinking and
 //! prompt caching. llama.cpp, Ollama and others serve the same API.
 //!
-//! The answer is read into a [`Draft`]: the texts, calls and opaque blocks of the provider (its "pieces") that have
-//! arrived so far. What is new also goes into `deltas`, the stream that the caller sees.
+//! The decoder collects an answer in a [`Draft`]: the texts, the calls and the opaque blocks of the provider (the
+//! "pieces") that have arrived so far. It also appends each new piece to `deltas`, the stream that the caller sees.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -88,7 +88,7 @@ impl Anthropic {
     /// an answer, followed by the user's text.
     fn messages(&self, messages: &[Message]) -> Vec<Value> {
         let mut sent_messages: Vec<RoleMessage> = Vec::new();
-        // Pictures of failed calls, which the API allows only outside of a result: add them after the last result.
+        // Pictures of failed calls. The API allows them only outside of a result, so they go after the last result.
         let mut media_after_results: Vec<Value> = Vec::new();
         for message in messages.iter().filter(|message| message.role != Role::System && body::has_content(message)) {
             if message.role != Role::Tool {
@@ -187,8 +187,8 @@ fn result_block(message: &Message, media_after_results: &mut Vec<Value>) -> Valu
         let block = media_block(&body::media(part));
         if message.is_error && block["type"] != "text" { media_after_results.push(block) } else { content.push(block) }
     }
-    let call = call_id(message.tool_call_id.as_deref().unwrap_or_default());
-    let mut block = json!({"type": "tool_result", "tool_use_id": call});
+    let call_id = call_id(message.tool_call_id.as_deref().unwrap_or_default());
+    let mut block = json!({"type": "tool_result", "tool_use_id": call_id});
     if !content.is_empty() {
         block["content"] = content.into();
     }
@@ -233,14 +233,14 @@ struct OpenBlock {
     index: u64,
     /// The piece of the draft that holds the block.
     piece: PieceIndex,
-    kind: Kind,
+    kind: OpenBlockKind,
     /// The JSON that has arrived so far of the input for one of the provider's own tools.
     json: String,
 }
 
 /// The kind of a block.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum OpenBlockKind {
     Text,
     Call,
     /// Any other block, such as thinking: stored unchanged.
@@ -314,7 +314,7 @@ impl Decoder {
             "text" => {
                 let piece = self.draft.begin_text()?;
                 self.draft.append_text_at(piece, text_member(&block, "text"), deltas);
-                (piece, Kind::Text)
+                (piece, OpenBlockKind::Text)
             }
             "tool_use" => {
                 let piece = self.draft.begin_call(text_member(&block, "id"), text_member(&block, "name"), deltas)?;
@@ -324,18 +324,18 @@ impl Decoder {
                 if let Some(input) = input {
                     self.draft.append_arguments(piece, &json!(input).to_string(), deltas);
                 }
-                (piece, Kind::Call)
+                (piece, OpenBlockKind::Call)
             }
             _ => {
-                let thought = text_member(&block, "thinking");
-                if !thought.is_empty() {
-                    deltas.push_back(Delta::Thinking(thought.to_owned()));
+                let thinking = text_member(&block, "thinking");
+                if !thinking.is_empty() {
+                    deltas.push_back(Delta::Thinking(thinking.to_owned()));
                 }
                 // The API would refuse this member in the next request.
                 if let Some(block) = block.as_object_mut() {
                     block.shift_remove("cache_control");
                 }
-                (self.draft.add_raw(block)?, Kind::Raw)
+                (self.draft.add_raw(block)?, OpenBlockKind::Raw)
             }
         };
         self.open_blocks.retain(|open| open.index != index);
@@ -347,20 +347,20 @@ impl Decoder {
         let Some(open_block) = self.open_blocks.iter_mut().find(|open_block| open_block.index == index) else { return };
         let text = |name: &str| text_member(delta, name);
         match (text("type"), open_block.kind) {
-            ("text_delta", Kind::Text) => self.draft.append_text_at(open_block.piece, text("text"), deltas),
-            ("input_json_delta", Kind::Call) => {
+            ("text_delta", OpenBlockKind::Text) => self.draft.append_text_at(open_block.piece, text("text"), deltas),
+            ("input_json_delta", OpenBlockKind::Call) => {
                 self.draft.append_arguments(open_block.piece, text("partial_json"), deltas)
             }
             ("input_json_delta", _) => open_block.json.push_str(text("partial_json")),
-            ("thinking_delta", Kind::Raw) => {
+            ("thinking_delta", OpenBlockKind::Raw) => {
                 if let Some(block) = self.draft.raw_mut(open_block.piece) {
-                    append(block, "thinking", text("thinking"));
+                    append_to_member(block, "thinking", text("thinking"));
                     deltas.push_back(Delta::Thinking(text("thinking").to_owned()));
                 }
             }
-            ("signature_delta", Kind::Raw) => {
+            ("signature_delta", OpenBlockKind::Raw) => {
                 if let Some(block) = self.draft.raw_mut(open_block.piece) {
-                    append(block, "signature", text("signature"));
+                    append_to_member(block, "signature", text("signature"));
                 }
             }
             // Citations, and kinds that this version does not know.
@@ -382,22 +382,27 @@ impl Decoder {
     /// Updates the counts field by field, because the end of a stream repeats some counts and leaves others out.
     fn read_usage(&mut self, usage: Option<Value>, deltas: &mut Deltas) {
         let reported = usage.and_then(|usage| serde_json::from_value::<WireUsage>(usage).ok());
-        let Some(reported) = reported else { return };
+        let Some(reported_usage) = reported else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
         // The API counts cached tokens apart from other input. Saturating, because the reported numbers are untrusted.
         let uncached = input.saturating_sub(cached_read).saturating_sub(cache_write);
-        let uncached = reported.input_tokens.unwrap_or(uncached);
-        let cached_read = reported.cache_read_input_tokens.unwrap_or(cached_read);
-        let cache_write = reported.cache_creation_input_tokens.unwrap_or(cache_write);
+        let uncached = reported_usage.input_tokens.unwrap_or(uncached);
+        let cached_read = reported_usage.cache_read_input_tokens.unwrap_or(cached_read);
+        let cache_write = reported_usage.cache_creation_input_tokens.unwrap_or(cache_write);
         let input = uncached.saturating_add(cached_read).saturating_add(cache_write);
-        self.draft.usage =
-            Usage { input, output: reported.output_tokens.unwrap_or(output), cached_read, cache_write, reasoning };
+        self.draft.usage = Usage {
+            input,
+            output: reported_usage.output_tokens.unwrap_or(output),
+            cached_read,
+            cache_write,
+            reasoning,
+        };
         deltas.push_back(Delta::Usage(self.draft.usage));
     }
 }
 
 /// Appends to a text member of a block.
-fn append(block: &mut Value, name: &str, addition: &str) {
+fn append_to_member(block: &mut Value, name: &str, addition: &str) {
     match block.get_mut(name) {
         Some(Value::String(text)) => text.push_str(addition),
         _ => block[name] = addition.into(),

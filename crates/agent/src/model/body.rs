@@ -12,8 +12,8 @@ use toolrack_host::Content;
 use super::{Request, settings::ModelSettings};
 use crate::message::{Message, Role, ToolCallData};
 
-/// The members of a body that `extra_body` cannot set, as [`Request::extra_body`] says: they are left out.
-const RESERVED: [&str; 8] =
+/// The members of a body that `extra_body` cannot set; see [`Request::extra_body`]. The writer ignores them there.
+const RESERVED_MEMBERS: [&str; 8] =
     ["messages", "input", "contents", "tools", "stream", "system", "systemInstruction", "instructions"];
 
 /// A body that is being written: a JSON object that is not closed yet.
@@ -23,7 +23,7 @@ impl BodyWriter {
     /// Begins the body with `members`, as changed by the `extra_body` of the settings and then of the request.
     pub(super) fn new(mut members: Map<String, Value>, settings: &ModelSettings, request: &Request<'_>) -> Self {
         for extra in [Some(&settings.extra_body), request.extra_body].into_iter().flatten() {
-            for (name, value) in extra.iter().filter(|(name, _)| !RESERVED.contains(&name.as_str())) {
+            for (name, value) in extra.iter().filter(|(name, _)| !RESERVED_MEMBERS.contains(&name.as_str())) {
                 match (members.get_mut(name), value) {
                     // `null` removes a member.
                     (_, Value::Null) => drop(members.shift_remove(name)),
@@ -78,15 +78,16 @@ impl BodyWriter {
     }
 }
 
-/// A message for an API that wants neighbouring messages of one role as one: the role, and the pieces of the content.
+/// A message for an API that wants consecutive messages of one role as one message: the role, and the pieces of the
+/// content.
 pub(super) type RoleMessage = (&'static str, Vec<Value>);
 
 /// Adds pieces of content to the last message if it has this role, otherwise as a new message.
-pub(super) fn add_pieces(sent: &mut Vec<RoleMessage>, role: &'static str, pieces: Vec<Value>) {
-    match sent.last_mut() {
+pub(super) fn add_pieces(sent_messages: &mut Vec<RoleMessage>, role: &'static str, pieces: Vec<Value>) {
+    match sent_messages.last_mut() {
         _ if pieces.is_empty() => {}
         Some((last_role, last_pieces)) if *last_role == role => last_pieces.extend(pieces),
-        _ => sent.push((role, pieces)),
+        _ => sent_messages.push((role, pieces)),
     }
 }
 
@@ -119,7 +120,7 @@ pub(super) fn system_text(request: &Request<'_>) -> Option<String> {
     Some(texts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
 }
 
-/// Returns whether to send the message: an empty message of the model is left out, such as an answer that was cut
+/// Returns whether to send the message. An empty message of the model is not sent, such as an answer that was cut
 /// before its first word.
 pub(super) fn has_content(message: &Message) -> bool {
     message.role != Role::Assistant
@@ -130,7 +131,7 @@ pub(super) fn has_content(message: &Message) -> bool {
 }
 
 /// Returns the arguments of a call as an object. If the model wrote something else, returns an empty object, because a
-/// provider would refuse the whole conversation; the result of the call reports the error.
+/// provider would refuse the whole conversation otherwise. The result of the call already reports the error.
 pub(super) fn arguments(call: &ToolCallData) -> Cow<'_, Map<String, Value>> {
     call.arguments().map_or_else(|| Cow::Owned(Map::new()), Cow::Borrowed)
 }
@@ -144,10 +145,10 @@ pub(super) fn arguments_text(call: &ToolCallData) -> String {
 const MAX_NAME_BYTES: usize = 128;
 
 /// Returns the name of a called tool as it goes back to the provider. A model may write any name, such as
-/// `multi_tool_use.parallel` or none. But a provider refuses a conversation with a name that is empty, too long, or has
-/// other characters than ASCII letters, digits, `_`, `-` and `other_allowed`.
-pub(super) fn call_name<'a>(name: &'a str, other_allowed: &[char]) -> Cow<'a, str> {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-') || other_allowed.contains(&c);
+/// `multi_tool_use.parallel` or none. But a provider refuses a conversation with an empty or too long name. It also
+/// refuses names with characters other than ASCII letters, digits, `_`, `-` and `other_allowed_chars`.
+pub(super) fn call_name<'a>(name: &'a str, other_allowed_chars: &[char]) -> Cow<'a, str> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-') || other_allowed_chars.contains(&c);
     if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_allowed) {
         return Cow::Borrowed(name);
     }
@@ -169,9 +170,9 @@ pub(super) fn accepted_id(id: &str, is_accepted: impl Fn(&str) -> bool, length: 
     Cow::Owned(digits[..length.min(digits.len())].to_owned())
 }
 
-/// A part of a message, sorted by the kinds that wires (the API formats of providers) distinguish. A provider that
-/// cannot read the bytes of a part refuses the whole conversation, in each later request as well. So a part whose
-/// bytes are not of a format that providers read becomes text.
+/// A part of a message, by the kinds that wires (the API formats of providers) distinguish. A provider that cannot read
+/// the bytes of a part refuses the whole conversation, in each later request as well. So a part becomes text if its
+/// bytes are in a format that providers do not read.
 pub(super) enum Media<'a> {
     /// A picture: Base64 and media type. The type is judged by the bytes, because servers may name a wrong one.
     Image(&'a str, &'a str),

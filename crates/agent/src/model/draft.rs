@@ -47,7 +47,7 @@ struct Call {
     /// The number of the call in the answer, from 0.
     number: usize,
     id: String,
-    /// Whether the beginning of the call was streamed, which is possible only after the name has arrived.
+    /// Whether the draft has streamed the beginning of the call. It does so once the name has arrived.
     is_announced: bool,
     name: String,
     arguments: String,
@@ -65,6 +65,7 @@ impl Draft {
         Self { id_prefix: format!("call_{message_count}_"), ..Self::default() }
     }
 
+    /// Adds a piece, within the maximum number of pieces.
     fn add(&mut self, piece: Piece) -> Result<PieceIndex, ModelErrorKind> {
         if self.pieces.len() >= MAX_PIECES {
             return Err(ModelErrorKind::Unreadable { why: format!("it has more than {MAX_PIECES} pieces") });
@@ -138,7 +139,7 @@ impl Draft {
         }
     }
 
-    /// Begins a call. Replaces an id that is empty, or that another call of this answer has.
+    /// Begins a call. If the id is empty, or another call of this answer has it already, gives the call another id.
     pub(super) fn begin_call(
         &mut self,
         id: &str,
@@ -210,31 +211,33 @@ impl Draft {
         let mut message = Message::new(Role::Assistant, "");
         let (mut calls, mut blocks) = (Vec::new(), Vec::new());
         // Whether the answer is only text and calls, without further fields.
-        let mut is_plain = true;
-        let is_cut = !matches!(self.stop, None | Some(Stop::End | Stop::ToolCalls));
+        let mut is_text_and_calls = true;
+        let is_incomplete = !matches!(self.stop, None | Some(Stop::End | Stop::ToolCalls));
         let last_call = self.call_count.checked_sub(1);
         for piece in self.pieces {
             match piece {
                 Piece::Text { text, extra } => {
-                    is_plain &= extra.is_empty();
+                    is_text_and_calls &= extra.is_empty();
                     if !text.is_empty() || !extra.is_empty() {
                         message.content.push_str(&text);
                         blocks.push(Block::Text { bytes: text.len(), extra });
                     }
                 }
                 Piece::Call(call) => {
-                    is_plain &= call.extra.is_empty();
+                    is_text_and_calls &= call.extra.is_empty();
                     // A call that was cut before its first argument looks like a call without arguments, and must not
                     // be made as one.
-                    calls.push(match is_cut && last_call == Some(call.number) && call.arguments.trim().is_empty() {
-                        true => ToolCallData::without_arguments(call.id, call.name),
-                        false => ToolCallData::from_text(call.id, call.name, &call.arguments),
-                    });
+                    calls.push(
+                        match is_incomplete && last_call == Some(call.number) && call.arguments.trim().is_empty() {
+                            true => ToolCallData::without_arguments(call.id, call.name),
+                            false => ToolCallData::from_text(call.id, call.name, &call.arguments),
+                        },
+                    );
                     blocks.push(Block::Call { extra: call.extra });
                 }
                 Piece::Raw(Value::Null) => {}
                 Piece::Raw(value) => {
-                    is_plain = false;
+                    is_text_and_calls = false;
                     blocks.push(Block::Raw(value));
                 }
             }
@@ -246,7 +249,7 @@ impl Draft {
             (stop, _) => stop,
         };
         let mut message = message.with_tool_calls(calls);
-        if !is_plain {
+        if !is_text_and_calls {
             message.blocks = Some(ProviderBlocks { wire: wire.to_string(), model: model.to_owned(), blocks });
         }
         Reply { message, stop, usage: self.usage, cost: self.cost }
@@ -268,8 +271,8 @@ pub(super) enum SentPiece<'a> {
 pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<SentPiece<'a>> {
     let provider_blocks =
         message.blocks.as_ref().filter(|blocks| blocks.wire == wire.as_str() && blocks.model == model);
-    if let Some(ordered) = provider_blocks.and_then(|provider| order_pieces(message, &provider.blocks)) {
-        return ordered;
+    if let Some(ordered_pieces) = provider_blocks.and_then(|provider| order_pieces(message, &provider.blocks)) {
+        return ordered_pieces;
     }
     let text = (!message.content.is_empty()).then_some(SentPiece::Text(&message.content, None));
     // The blocks do not match the message, which has changed since the provider sent it: put the opaque blocks first.
@@ -285,9 +288,9 @@ pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<S
 /// and calls.
 fn order_pieces<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<SentPiece<'a>>> {
     let (mut text, mut calls) = (message.content.as_str(), message.calls().iter());
-    let mut sent = Vec::with_capacity(blocks.len());
+    let mut ordered_pieces = Vec::with_capacity(blocks.len());
     for block in blocks {
-        sent.push(match block {
+        ordered_pieces.push(match block {
             Block::Raw(value) => SentPiece::Raw(value),
             Block::Text { bytes, extra } => {
                 let (piece, rest) = text.split_at_checked(*bytes)?;
@@ -297,7 +300,7 @@ fn order_pieces<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<Sen
             Block::Call { extra } => SentPiece::Call(calls.next()?, Some(extra)),
         });
     }
-    (text.is_empty() && calls.next().is_none()).then_some(sent)
+    (text.is_empty() && calls.next().is_none()).then_some(ordered_pieces)
 }
 
 #[cfg(test)]

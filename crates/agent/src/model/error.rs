@@ -18,8 +18,8 @@ pub struct ModelError {
     pub kind: ModelErrorKind,
 }
 
-/// The kind of a model's error. In the errors of this crate, all text is safe to print, and a quote of a provider is
-/// cut to 600 bytes before control characters are escaped.
+/// The kind of a model's error. In the errors of this crate, all text is safe to print. A quote of a provider is cut to
+/// 600 bytes, and then its control characters are escaped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelErrorKind {
@@ -220,7 +220,7 @@ impl fmt::Display for QuoteSuffix<'_> {
     }
 }
 
-/// The next step after a refusal with this status; empty if the status does not show what is wrong.
+/// The next step after a refusal with this status. Empty if the status does not show the cause.
 struct AdviceSuffix(u16);
 
 impl fmt::Display for AdviceSuffix {

@@ -13,9 +13,9 @@ use super::{error::ModelErrorKind, settings::Key};
 
 /// The maximum size of a quote of a provider's words in an error, in bytes.
 const QUOTE_BYTES: usize = 600;
-/// The length of the prefix by which the key is found: a word that begins with this prefix of the key is hidden.
+/// The length of the prefix by which a key is recognized, in bytes: a word that begins with this prefix is hidden.
 const KEY_PREFIX_BYTES: usize = 8;
-/// A key with fewer bytes than this is not hidden, because it occurs in many unrelated words.
+/// The minimum length of a key that is hidden, in bytes. A shorter key occurs in many unrelated words.
 const MIN_KEY_BYTES: usize = 4;
 
 /// An error response.
@@ -40,7 +40,8 @@ pub(super) struct ErrorBody {
     pub(super) wait: Option<Duration>,
 }
 
-/// `{"error": {…}}`, `{"error": "…"}`, `{"message": "…"}`, `{"detail": …}`, or a list of one of them (Gemini).
+/// The forms of an error: `{"error": {…}}`, `{"error": "…"}`, `{"message": "…"}`, `{"detail": …}`, or a list of one of
+/// them (Gemini).
 #[derive(Deserialize)]
 struct ErrorEnvelope {
     error: Option<Value>,
@@ -139,9 +140,9 @@ pub(super) fn may_retry(response: &ErrorResponse<'_>, kind: &ModelErrorKind) -> 
     match kind {
         ModelErrorKind::RateLimited { message, .. } => {
             // Waiting does not help a user without credit.
-            let phrases = ["insufficient_quota", "exceeded your current quota", "insufficient balance"];
+            let no_credit_phrases = ["insufficient_quota", "exceeded your current quota", "insufficient balance"];
             let body = String::from_utf8_lossy(response.body);
-            !phrases.iter().any(|phrase| body.contains(phrase) || message.to_lowercase().contains(phrase))
+            !no_credit_phrases.iter().any(|phrase| body.contains(phrase) || message.to_lowercase().contains(phrase))
         }
         // Any such status may be temporary, except for 501 (not implemented) and 505 (version of HTTP).
         ModelErrorKind::Unavailable { status, .. } => !matches!(status, 501 | 505),
@@ -151,9 +152,9 @@ pub(super) fn may_retry(response: &ErrorResponse<'_>, kind: &ModelErrorKind) -> 
 
 /// Returns whether the provider reports in a stream that it is overloaded.
 pub(super) fn is_overload(kind: &ModelErrorKind) -> bool {
-    // Anthropic's word, Gemini's, and OpenRouter's numbers, which are HTTP statuses.
-    let words = ["overloaded_error", "UNAVAILABLE", "429", "502", "503", "529"];
-    matches!(kind, ModelErrorKind::StreamError { code: Some(code), .. } if words.contains(&code.as_str()))
+    // The code of Anthropic, the code of Gemini, and the codes of OpenRouter, which are HTTP statuses.
+    let overload_codes = ["overloaded_error", "UNAVAILABLE", "429", "502", "503", "529"];
+    matches!(kind, ModelErrorKind::StreamError { code: Some(code), .. } if overload_codes.contains(&code.as_str()))
 }
 
 /// Returns whether the provider reports that the conversation is too long. Each provider words this differently.
@@ -239,9 +240,9 @@ fn hide_key(text: &str, key: &str) -> String {
     while let Some(start) = rest.find(prefix) {
         concealed.push_str(&rest[..start]);
         concealed.push_str("[key]");
-        let from_key = &rest[start..];
+        let key_and_rest = &rest[start..];
         // Remove the whole key if it is there: it may contain a character that ends a word below.
-        let following = from_key.strip_prefix(key).unwrap_or(&from_key[prefix.len()..]);
+        let following = key_and_rest.strip_prefix(key).unwrap_or(&key_and_rest[prefix.len()..]);
         rest = following.trim_start_matches(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ','));
     }
     concealed + rest

@@ -2,8 +2,8 @@
 //!
 //! Source: <https://ai.google.dev/api/generate-content> and the pages on function calling and thought signatures.
 //!
-//! The answer is read into a [`Draft`]: the texts, calls and opaque blocks of the provider (its "pieces") that have
-//! arrived so far. What is new also goes into `deltas`, the stream that the caller sees.
+//! The decoder collects an answer in a [`Draft`]: the texts, the calls and the opaque blocks of the provider (the
+//! "pieces") that have arrived so far. It also appends each new piece to `deltas`, the stream that the caller sees.
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
@@ -103,16 +103,16 @@ impl Adapter for Gemini {
     }
 }
 
-/// The name of each call, which its result must repeat, and whether the provider gave the id; by the ids of the calls.
-type Calls<'a> = HashMap<&'a str, (&'a str, bool)>;
+/// For the id of each call: the name of the tool, which the result must repeat, and whether the provider gave the id.
+type SentCalls<'a> = HashMap<&'a str, (&'a str, bool)>;
 
 impl Gemini {
     /// Returns the conversation as messages of user and model, which alternate.
     fn contents(&self, messages: &[Message]) -> Vec<Value> {
-        let mut calls = Calls::new();
+        let mut calls = SentCalls::new();
         let mut sent_messages: Vec<RoleMessage> = Vec::new();
-        // Pictures and other media of results, which the API does not allow between results: add them after the last
-        // one.
+        // Pictures and other media of results. The API does not allow them between results, so they go after the last
+        // result.
         let mut media_after_results = Vec::new();
         for message in messages.iter().filter(|message| message.role != Role::System && body::has_content(message)) {
             if message.role != Role::Tool {
@@ -134,7 +134,7 @@ impl Gemini {
     }
 
     /// Returns the parts of a model's message, and notes its calls in `calls`.
-    fn model_parts<'a>(&self, message: &'a Message, calls: &mut Calls<'a>) -> Vec<Value> {
+    fn model_parts<'a>(&self, message: &'a Message, calls: &mut SentCalls<'a>) -> Vec<Value> {
         let mut parts = Vec::new();
         // Of parallel calls, only the first has a signature.
         let mut needs_placeholder = self.needs_signatures();
@@ -197,7 +197,7 @@ fn inline_data(data: &str, media_type: &str) -> Value {
 }
 
 /// Returns the result of one call. Its media go to `media_after_results`.
-fn result_part(message: &Message, calls: &Calls<'_>, media_after_results: &mut Vec<Value>) -> Value {
+fn result_part(message: &Message, calls: &SentCalls<'_>, media_after_results: &mut Vec<Value>) -> Value {
     let id = message.tool_call_id.as_deref().unwrap_or_default();
     // If the conversation does not have the call, its id takes the place of the name.
     let (name, has_provider_id) = calls.get(id).copied().unwrap_or((id, false));
@@ -282,7 +282,7 @@ struct Decoder {
 impl Decode for Decoder {
     fn read_event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
         self.read_chunk(event_json(data)?, deltas)?;
-        // The answer ends with the stream, and not with the finish reason: the usage may follow the finish reason.
+        // The usage may follow the finish reason, so the answer ends only with the stream.
         Ok(Progress::More)
     }
 
@@ -343,9 +343,9 @@ impl Decoder {
                     *extra = members;
                 }
             }
-            (None, Some(thought)) if part.thought => {
-                if !thought.is_empty() {
-                    deltas.push_back(Delta::Thinking(thought));
+            (None, Some(thinking)) if part.thought => {
+                if !thinking.is_empty() {
+                    deltas.push_back(Delta::Thinking(thinking));
                 }
             }
             (None, Some(text)) if members.is_empty() => self.draft.add_text(&text, deltas)?,

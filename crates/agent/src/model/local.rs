@@ -1,7 +1,7 @@
 //! Finds local model servers, for an error message that says how to use one.
 //!
-//! The user has to choose a server before any prompt is sent to it: any program of this machine can listen on one of
-//! these ports, and would get every prompt and every tool result.
+//! Toolrack sends no prompt to a server that it has found: the user has to choose the server first. Any program of this
+//! machine can listen on one of these ports, and would get every prompt and every tool result.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,14 +15,14 @@ use toolrack_host::text;
 use super::provider::PROVIDERS;
 
 /// The time limit for all requests to all servers together.
-const PROBE_TIME: Duration = Duration::from_millis(800);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
 /// The timeout of a connection: local connections succeed or fail quickly.
-const CONNECT_TIME: Duration = Duration::from_millis(300);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 /// The size of the largest answer to read, in bytes.
 const MAX_BYTES: usize = 512 * 1024;
 /// The maximum number of models of one server to report.
 const MAX_MODELS: usize = 20;
-/// The maximum number of models of one server whose abilities are requested.
+/// The maximum number of models of one server that the server is asked about one by one.
 const MAX_MODELS_WITH_DETAILS: usize = 5;
 /// The maximum number of bytes in the name of a model.
 const MAX_NAME_BYTES: usize = 200;
@@ -58,21 +58,22 @@ pub async fn find_servers() -> Vec<LocalServer> {
 
 /// Returns the servers that answer at these addresses (provider and base URL). Takes at most 800 ms.
 pub async fn find_servers_at(addresses: impl IntoIterator<Item = (&'static str, String)>) -> Vec<LocalServer> {
-    let client = Client::builder().connect_timeout(CONNECT_TIME).redirect(redirect::Policy::none()).no_proxy().build();
+    let client =
+        Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(redirect::Policy::none()).no_proxy().build();
     let Ok(client) = client else { return Vec::new() };
-    let probe = Probe { client, deadline: Instant::now() + PROBE_TIME };
+    let probe = Probe { client, deadline: Instant::now() + PROBE_TIMEOUT };
     let servers = addresses.into_iter().map(|(provider, base_url)| probe.find_server(provider, base_url));
     join_all(servers).await.into_iter().flatten().collect()
 }
 
 /// The answer of Ollama's `/api/tags`.
 #[derive(Deserialize)]
-struct Tags {
-    models: Vec<Tag>,
+struct OllamaModelList {
+    models: Vec<OllamaModel>,
 }
 
 #[derive(Deserialize)]
-struct Tag {
+struct OllamaModel {
     name: String,
 }
 
@@ -105,15 +106,15 @@ impl Probe {
         let root = base_url.trim_end_matches('/').trim_end_matches("/v1");
         let no_body = None;
         let names: Vec<String> = if provider == "ollama" {
-            let tags: Tags = self.request_json(&format!("{root}/api/tags"), no_body).await?;
-            tags.models.into_iter().map(|tag| tag.name).collect()
+            let list: OllamaModelList = self.request_json(&format!("{root}/api/tags"), no_body).await?;
+            list.models.into_iter().map(|model| model.name).collect()
         } else {
             let list: ModelList = self.request_json(&format!("{root}/v1/models"), no_body).await?;
             list.data.into_iter().map(|model| model.id).collect()
         };
-        let is_safe =
+        let is_safe_name =
             |name: &String| !name.is_empty() && name.len() <= MAX_NAME_BYTES && text::for_line(name) == **name;
-        let names: BTreeSet<String> = names.into_iter().filter(is_safe).collect();
+        let names: BTreeSet<String> = names.into_iter().filter(is_safe_name).collect();
         let models = names.into_iter().take(MAX_MODELS).enumerate().map(|(index, name)| async move {
             let asks_details = provider == "ollama" && index < MAX_MODELS_WITH_DETAILS;
             let tools = if asks_details { self.tool_support(root, &name).await } else { None };

@@ -21,7 +21,7 @@ use super::{
     transport::{self, Attempts, Body, FailedAttempt, Transport},
 };
 
-/// The implementation of a wire.
+/// Implements one wire (the API format of a provider): writes requests, and makes the readers of answers.
 pub(super) trait Adapter: Send + Sync + fmt::Debug {
     /// Returns the URL of a request; `is_streamed` says whether it asks for a stream.
     fn url(&self, base: &Url, is_streamed: bool) -> Url;
@@ -42,10 +42,10 @@ pub(super) trait Decode: Send {
     /// Reads an answer that is not streamed, and appends its content to `deltas`.
     fn read_whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError>;
 
-    /// Returns the draft, which has all pieces of the answer, at the end of the response.
+    /// Returns the draft, which has all pieces of the answer. The caller calls this at the end of the response.
     ///
     /// # Errors
-    /// The answer is not finished.
+    /// When the answer is not complete.
     fn into_draft(self: Box<Self>) -> Result<Draft, DecodeError>;
 }
 
@@ -98,9 +98,9 @@ pub(super) fn event_json(data: &str) -> Result<Value, DecodeError> {
 /// Returns the value, unless it reports an error.
 pub(super) fn reject_error(value: Value) -> Result<Value, DecodeError> {
     // Gemini wraps an error in a list.
-    let inner = value.as_array().and_then(|list| list.first()).unwrap_or(&value);
-    let is_error = inner.get("error").is_some_and(|error| error.is_object() || error.is_string())
-        || inner.get("type").is_some_and(|kind| kind == "error");
+    let error_value = value.as_array().and_then(|list| list.first()).unwrap_or(&value);
+    let is_error = error_value.get("error").is_some_and(|error| error.is_object() || error.is_string())
+        || error_value.get("type").is_some_and(|kind| kind == "error");
     match ErrorBody::read(&value).filter(|_| is_error) {
         Some(body) => Err(DecodeError::Reported(body)),
         None => Ok(value),
@@ -125,7 +125,7 @@ impl fmt::Debug for Online {
 /// Creates a model from settings, without a request to its provider.
 ///
 /// # Errors
-/// A clause that says which setting cannot be used, and why.
+/// The text says which setting cannot be used, and why.
 pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<dyn Model>, String> {
     let name = settings.name();
     let base = base_url(&settings)?;
@@ -175,7 +175,7 @@ pub(super) fn join_path(base: &Url, path: &str) -> Url {
     url
 }
 
-/// Returns the headers of every request. It is an error if the provider needs a key and there is none.
+/// Returns the headers of every request. Fails if the provider needs a key and there is none.
 fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
@@ -193,8 +193,8 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
                 transport::secret_header(name, &value).map_err(|_| "the key has forbidden characters".to_owned())?;
             headers.insert(name, value);
         }
-        // A missing key is an error only at the provider's own host and without other headers: another header may hold
-        // the credentials, and a user's own server may need none.
+        // A missing key is an error only at the provider's own host, because a user's own server may need none. With
+        // further headers, it is no error either, because one of them may have the credentials.
         _ => {
             let provider = super::provider::PROVIDERS.iter().find(|provider| provider.name == settings.provider);
             let provider_of_host =
@@ -343,20 +343,20 @@ impl AnswerReader {
             self.failed_attempt(DecodeError::unreadable(why))
         })?;
         let mut deltas = mem::take(&mut self.deltas);
-        let outcome = reject_error(answer).and_then(|answer| match self.decoder.as_mut() {
+        let result = reject_error(answer).and_then(|answer| match self.decoder.as_mut() {
             Some(decoder) => decoder.read_whole(answer, &mut deltas),
             None => Err(DecodeError::cut()),
         });
         self.deltas = deltas;
-        outcome.map_err(|error| self.failed_attempt(error))
+        result.map_err(|error| self.failed_attempt(error))
     }
 
     /// Reads one event.
     fn read_event(&mut self, data: &str) -> Result<Progress, FailedAttempt> {
         let mut deltas = mem::take(&mut self.deltas);
-        let outcome = self.decoder()?.read_event(data, &mut deltas);
+        let result = self.decoder()?.read_event(data, &mut deltas);
         self.deltas = deltas;
-        outcome.map_err(|error| self.failed_attempt(error))
+        result.map_err(|error| self.failed_attempt(error))
     }
 
     /// Returns the whole answer, at the end of the response.
@@ -395,14 +395,15 @@ struct StreamedAnswer {
     stage: Stage,
 }
 
+/// How far a streamed answer has come.
 enum Stage {
-    /// The request is to be sent, or sent again.
+    /// The next step is to send the request, for the first time or again.
     Sending,
     /// A response has arrived, and its body is being read.
     Reading {
         body: Box<Body>,
         event_parser: Box<SseParser>,
-        /// Whether the body contained an event so far.
+        /// Whether an event has arrived in the body.
         has_read_event: bool,
     },
     /// A failure, which is returned after the deltas that were read before it. `None` once it has been returned.
@@ -480,12 +481,12 @@ impl StreamedAnswer {
         event_parser.push(&chunk, &mut new_events);
         *has_read_event |= !new_events.is_empty();
         for event in new_events {
-            let outcome = match event {
+            let result = match event {
                 Ok(event) if event.data.is_empty() => continue,
                 Ok(event) => self.reader.read_event(&event.data),
                 Err(error) => Err(ModelErrorKind::Unreadable { why: error.to_string() }.into()),
             };
-            match outcome {
+            match result {
                 Ok(Progress::More) => {
                     body.has_begun |= self.reader.has_content();
                     continue;

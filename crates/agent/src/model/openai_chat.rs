@@ -3,8 +3,8 @@
 //!
 //! Source: <https://platform.openai.com/docs/api-reference/chat>, and each provider's own pages.
 //!
-//! The answer is read into a [`Draft`]: the texts, calls and opaque blocks of the provider (its "pieces") that have
-//! arrived so far. What is new also goes into `deltas`, the stream that the caller sees.
+//! The decoder collects an answer in a [`Draft`]: the texts, the calls and the opaque blocks of the provider (the
+//! "pieces") that have arrived so far. It also appends each new piece to `deltas`, the stream that the caller sees.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -29,9 +29,9 @@ use crate::message::{Message, Role};
 const MAX_ID_BYTES: usize = 40;
 /// The number of ASCII letters and digits that the id of a call must have for Mistral.
 const SHORT_ID_BYTES: usize = 9;
-/// What the model says where the user speaks before the model has answered the results of its calls, as after a
-/// cancelled turn.
-const NO_ANSWER: &str = "[no answer]";
+/// The text of an answer that stands between the results of calls and a message of the user. Some providers refuse a
+/// conversation without an answer there, which is what a cancelled turn leaves.
+const EMPTY_ANSWER: &str = "[no answer]";
 /// The maximum number of blocks of reasoning in one answer.
 const MAX_REASONING_BLOCKS: usize = 1_000;
 
@@ -128,17 +128,20 @@ struct WireFunction<'a> {
 }
 
 impl OpenAiChat {
+    /// Returns the conversation as messages of the API.
     fn messages<'a>(&self, request: &Request<'a>) -> Vec<ChatMessage<'a>> {
         let system = body::system_text(request).map(|text| chat_message("system", Content::Plain(text.into())));
         let mut sent_messages: Vec<ChatMessage<'a>> = system.into_iter().collect();
-        for message in request.messages.iter().filter(|message| message.role != Role::System && is_sent(message)) {
+        for message in
+            request.messages.iter().filter(|message| message.role != Role::System && has_text_or_calls(message))
+        {
             match sent_messages.last_mut() {
                 // The templates of many local models refuse two messages of a user in a row, as after a cancelled turn.
                 Some(last) if last.role == "user" && message.role == Role::User => {
                     last.content = last.content.take().map(|content| content.followed_by(user_content(message)));
                 }
                 Some(last) if last.role == "tool" && message.role == Role::User && !self.dialect.user_after_results => {
-                    sent_messages.push(chat_message("assistant", Content::Plain(NO_ANSWER.into())));
+                    sent_messages.push(chat_message("assistant", Content::Plain(EMPTY_ANSWER.into())));
                     sent_messages.push(self.message(message));
                 }
                 _ => sent_messages.push(self.message(message)),
@@ -147,6 +150,7 @@ impl OpenAiChat {
         sent_messages
     }
 
+    /// Returns one message as a message of the API.
     fn message<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
         match message.role {
             Role::Tool => ChatMessage {
@@ -197,9 +201,9 @@ impl OpenAiChat {
     }
 }
 
-/// Returns whether to send a message. Providers refuse a message of the model that has neither text nor calls: the rest
-/// of an answer that was cut while the model thought.
-fn is_sent(message: &Message) -> bool {
+/// Returns whether to send a message. Providers refuse a message of the model without text and calls. Such a message
+/// remains if an answer was cut while the model thought.
+fn has_text_or_calls(message: &Message) -> bool {
     message.role != Role::Assistant || !message.content.trim().is_empty() || !message.calls().is_empty()
 }
 
@@ -247,7 +251,7 @@ struct Choice {
 
 /// Whether a chunk is a part of a stream or a whole answer.
 #[derive(Clone, Copy)]
-enum Form {
+enum AnswerForm {
     Streamed,
     Whole,
 }
@@ -298,7 +302,7 @@ struct ChatUsage {
 struct Decoder {
     draft: Draft,
     /// Every call that has begun, in the order of arrival.
-    calls: Vec<KnownCall>,
+    calls: Vec<StartedCall>,
     /// `reasoning_content`, to send back under this name.
     reasoning_content: String,
     /// `reasoning_details`, to send back under this name.
@@ -310,7 +314,7 @@ struct Decoder {
 }
 
 /// A call that has begun; later chunks may continue it.
-struct KnownCall {
+struct StartedCall {
     index: Option<u64>,
     id: String,
     /// The piece of the draft that holds the call.
@@ -323,7 +327,7 @@ impl Decode for Decoder {
             self.has_ended = true;
             return Ok(Progress::End);
         }
-        self.read_chunk(event_json(data)?, Form::Streamed, deltas)?;
+        self.read_chunk(event_json(data)?, AnswerForm::Streamed, deltas)?;
         Ok(Progress::More)
     }
 
@@ -332,11 +336,11 @@ impl Decode for Decoder {
             return Err(DecodeError::unreadable("it has no `choices`"));
         }
         self.has_ended = true;
-        self.read_chunk(answer, Form::Whole, deltas)
+        self.read_chunk(answer, AnswerForm::Whole, deltas)
     }
 
     fn into_draft(mut self: Box<Self>) -> Result<Draft, DecodeError> {
-        // Some servers leave out `[DONE]`, others the finish reason: either one ends the answer.
+        // Some servers leave out `[DONE]`, others the finish reason. One of the two is enough to end the answer.
         if !self.has_ended && self.draft.stop.is_none() {
             return Err(DecodeError::cut());
         }
@@ -357,12 +361,12 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
-    fn read_chunk(&mut self, chunk: Value, form: Form, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_chunk(&mut self, chunk: Value, form: AnswerForm, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let chunk: Chunk = serde_json::from_value(chunk).map_err(DecodeError::unreadable)?;
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
             let message_delta = match form {
-                Form::Streamed => choice.delta.or(choice.message),
-                Form::Whole => choice.message.or(choice.delta),
+                AnswerForm::Streamed => choice.delta.or(choice.message),
+                AnswerForm::Whole => choice.message.or(choice.delta),
             };
             if let Some(message_delta) = message_delta {
                 self.read_message_delta(message_delta, form, deltas)?;
@@ -381,12 +385,12 @@ impl Decoder {
     fn read_message_delta(
         &mut self,
         message_delta: MessageDelta,
-        form: Form,
+        form: AnswerForm,
         deltas: &mut Deltas,
     ) -> Result<(), DecodeError> {
-        let thought = message_delta.reasoning_content.as_ref().or(message_delta.reasoning.as_ref());
-        if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
-            deltas.push_back(super::Delta::Thinking(thought.clone()));
+        let thinking = message_delta.reasoning_content.as_ref().or(message_delta.reasoning.as_ref());
+        if let Some(text) = thinking.filter(|text| !text.is_empty()) {
+            deltas.push_back(super::Delta::Thinking(text.clone()));
         }
         self.reasoning_content.push_str(message_delta.reasoning_content.as_deref().unwrap_or_default());
         for detail in message_delta.reasoning_details.unwrap_or_default() {
@@ -422,7 +426,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn read_call(&mut self, call: CallDelta, form: Form, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn read_call(&mut self, call: CallDelta, form: AnswerForm, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let function = call.function.unwrap_or_default();
         let (id, name) = (call.id.unwrap_or_default(), function.name.unwrap_or_default());
         let arguments = match function.arguments {
@@ -430,26 +434,27 @@ impl Decoder {
             Some(Value::Null) | None => String::new(),
             Some(value) => value.to_string(),
         };
-        // The call that this piece continues has the same index. Servers that send no index may send the id again.
-        let known_call = match form {
-            Form::Whole => None,
-            Form::Streamed => self.calls.iter().rev().find(|known_call| match call.index {
-                Some(_) => known_call.index == call.index,
-                None => id.is_empty() || known_call.id == id,
+        // Finds the earlier call that this piece continues: it has the same index. Servers that send no index may send
+        // the id again.
+        let started_call = match form {
+            AnswerForm::Whole => None,
+            AnswerForm::Streamed => self.calls.iter().rev().find(|started_call| match call.index {
+                Some(_) => started_call.index == call.index,
+                None => id.is_empty() || started_call.id == id,
             }),
         };
-        // Some servers give every call the index 0, or no index. A new call then shows by a new id, or by an object of
-        // arguments after the end of another one.
-        let is_new = known_call.is_none_or(|known_call| {
-            let follows_whole_call = arguments.trim_start().starts_with('{')
-                && self.draft.arguments(known_call.piece).is_some_and(|earlier| earlier.trim_end().ends_with('}'));
-            !name.is_empty() && if id.is_empty() { follows_whole_call } else { known_call.id != id }
+        // Some servers give every call the index 0, or no index. Then a piece begins a new call if it has a new id. It
+        // also does if its arguments begin an object, and the object of the previous call has ended.
+        let is_new = started_call.is_none_or(|started_call| {
+            let follows_complete_call = arguments.trim_start().starts_with('{')
+                && self.draft.arguments(started_call.piece).is_some_and(|earlier| earlier.trim_end().ends_with('}'));
+            !name.is_empty() && if id.is_empty() { follows_complete_call } else { started_call.id != id }
         });
-        let piece = match known_call {
-            Some(known_call) if !is_new => known_call.piece,
+        let piece = match started_call {
+            Some(started_call) if !is_new => started_call.piece,
             _ => {
                 let piece = self.draft.begin_call(&id, &name, deltas)?;
-                self.calls.push(KnownCall { index: call.index, id, piece });
+                self.calls.push(StartedCall { index: call.index, id, piece });
                 piece
             }
         };
@@ -460,17 +465,17 @@ impl Decoder {
 
     fn read_usage(&mut self, usage: &ChatUsage, deltas: &mut Deltas) {
         let details = usage.prompt_tokens_details.as_ref();
-        let cached = details.and_then(|details| details.cached_tokens).or(usage.prompt_cache_hit_tokens);
-        let reasoning = usage.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
+        let cached_tokens = details.and_then(|details| details.cached_tokens).or(usage.prompt_cache_hit_tokens);
+        let reasoning_tokens = usage.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
         let (input, output) = (usage.prompt_tokens.unwrap_or_default(), usage.completion_tokens.unwrap_or_default());
         // xAI does not count thinking in `completion_tokens`, but in the total.
-        let output_with_reasoning = output.saturating_add(reasoning.unwrap_or_default());
-        let counts_reasoning_apart = usage.total_tokens == Some(input.saturating_add(output_with_reasoning));
+        let output_with_reasoning = output.saturating_add(reasoning_tokens.unwrap_or_default());
+        let counts_reasoning_separately = usage.total_tokens == Some(input.saturating_add(output_with_reasoning));
         self.draft.usage.input = input;
-        self.draft.usage.output = if counts_reasoning_apart { output_with_reasoning } else { output };
-        self.draft.usage.cached_read = cached.unwrap_or_default();
+        self.draft.usage.output = if counts_reasoning_separately { output_with_reasoning } else { output };
+        self.draft.usage.cached_read = cached_tokens.unwrap_or_default();
         self.draft.usage.cache_write = details.and_then(|details| details.cache_write_tokens).unwrap_or_default();
-        self.draft.usage.reasoning = reasoning.unwrap_or_default();
+        self.draft.usage.reasoning = reasoning_tokens.unwrap_or_default();
         self.draft.cost = usage.cost.as_ref().and_then(Value::as_f64).filter(|cost| *cost >= 0.0);
         deltas.push_back(super::Delta::Usage(self.draft.usage));
     }

@@ -5,8 +5,8 @@
 //! reasoning back unchanged. Source:
 //! <https://platform.openai.com/docs/api-reference/responses> and its page on streaming events.
 //!
-//! The answer is read into a [`Draft`]: the texts, calls and opaque blocks of the provider (its "pieces") that have
-//! arrived so far. What is new also goes into `deltas`, the stream that the caller sees.
+//! The decoder collects an answer in a [`Draft`]: the texts, the calls and the opaque blocks of the provider (the
+//! "pieces") that have arrived so far. It also appends each new piece to `deltas`, the stream that the caller sees.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -92,7 +92,7 @@ impl OpenAiResponses {
                 Role::Tool => items.push(json!({
                     "type": "function_call_output",
                     "call_id": call_id(message.tool_call_id.as_deref().unwrap_or_default()),
-                    "output": output(message),
+                    "output": call_output(message),
                 })),
                 Role::Assistant => self.assistant_items(message, &mut items),
             }
@@ -101,8 +101,8 @@ impl OpenAiResponses {
     }
 
     /// Appends the items of a model's message: its reasoning, texts and calls, in the order in which the model sent
-    /// them. Leaves out reasoning at the end, which is there if the answer was cut: the API refuses reasoning without
-    /// the text or the call that follows it.
+    /// them. Leaves out reasoning at the end, because the API refuses reasoning without the text or the call that
+    /// follows it. An answer that was cut ends with such reasoning.
     fn assistant_items(&self, message: &Message, items: &mut Vec<Value>) {
         for piece in pieces(message, Wire::OpenAiResponses, &self.settings.model) {
             match piece {
@@ -141,7 +141,7 @@ fn user_content(message: &Message) -> Vec<Value> {
 }
 
 /// Returns the `output` of a finished call: a string, or a list of parts if the result has more than text.
-fn output(message: &Message) -> Value {
+fn call_output(message: &Message) -> Value {
     let parts: Vec<Value> = message.parts.iter().map(|part| media_part(&body::media(part))).collect();
     if parts.iter().all(|part| part["type"] == "input_text") {
         return body::result_as_text(message).into();
@@ -215,7 +215,7 @@ pub(super) struct OutputDetails {
 struct Decoder {
     draft: Draft,
     /// Every item that has begun, in the order of arrival.
-    items: Vec<KnownItem>,
+    items: Vec<StartedItem>,
     /// Whether the model refused to answer.
     has_refused: bool,
     /// Whether the complete response has arrived.
@@ -223,18 +223,18 @@ struct Decoder {
 }
 
 /// An item that has begun. Further events about it name its index or its id.
-struct KnownItem {
+struct StartedItem {
     /// The index of the item; a few servers send only its id.
     index: Option<u64>,
     id: Option<String>,
     /// The piece of the draft that holds the item.
     piece: PieceIndex,
-    kind: Kind,
+    kind: ItemKind,
 }
 
 /// The kind of an item.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum ItemKind {
     Text,
     Call,
     /// Any other item, such as reasoning: stored unchanged.
@@ -260,12 +260,12 @@ impl Decode for Decoder {
                 self.append_text(&event, deltas)?;
             }
             "response.function_call_arguments.delta" => {
-                if let Some(piece) = self.find_piece(&event, Kind::Call) {
+                if let Some(piece) = self.find_piece(&event, ItemKind::Call) {
                     self.draft.append_arguments(piece, event.delta(), deltas);
                 }
             }
             "response.function_call_arguments.done" => {
-                if let Some(piece) = self.find_piece(&event, Kind::Call) {
+                if let Some(piece) = self.find_piece(&event, ItemKind::Call) {
                     self.draft.complete_arguments(piece, event.arguments.as_deref().unwrap_or_default(), deltas);
                 }
             }
@@ -311,33 +311,35 @@ impl Event {
 
 impl Decoder {
     /// Returns the piece of the newest item of this kind whose index or id the event names.
-    fn find_piece(&self, event: &Event, kind: Kind) -> Option<PieceIndex> {
-        let is_named = |item: &&KnownItem| {
+    fn find_piece(&self, event: &Event, kind: ItemKind) -> Option<PieceIndex> {
+        let matches_event = |item: &&StartedItem| {
             item.kind == kind
                 && match (event.output_index, item.index) {
                     (Some(event_index), Some(item_index)) => event_index == item_index,
                     _ => event.item_id.is_some() && event.item_id == item.id,
                 }
         };
-        self.items.iter().rev().find(is_named).map(|item| item.piece)
+        self.items.iter().rev().find(matches_event).map(|item| item.piece)
     }
 
+    /// Begins a piece of the draft for a new item.
     fn begin_item(&mut self, event: &Event, item: &Value, deltas: &mut Deltas) -> Result<PieceIndex, DecodeError> {
         let (piece, kind) = match text_member(item, "type") {
-            "message" => (self.draft.begin_text()?, Kind::Text),
-            "function_call" => {
-                (self.draft.begin_call(text_member(item, "call_id"), text_member(item, "name"), deltas)?, Kind::Call)
-            }
+            "message" => (self.draft.begin_text()?, ItemKind::Text),
+            "function_call" => (
+                self.draft.begin_call(text_member(item, "call_id"), text_member(item, "name"), deltas)?,
+                ItemKind::Call,
+            ),
             // `fill_in` stores other items once they are complete.
-            _ => (self.draft.add_raw(Value::Null)?, Kind::Raw),
+            _ => (self.draft.add_raw(Value::Null)?, ItemKind::Raw),
         };
         let id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned).or_else(|| event.item_id.clone());
-        self.items.push(KnownItem { index: event.output_index, id, piece, kind });
+        self.items.push(StartedItem { index: event.output_index, id, piece, kind });
         Ok(piece)
     }
 
     fn append_text(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
-        match self.find_piece(event, Kind::Text) {
+        match self.find_piece(event, ItemKind::Text) {
             Some(piece) => self.draft.append_text_at(piece, event.delta(), deltas),
             None => self.draft.add_text(event.delta(), deltas)?,
         }
@@ -348,9 +350,9 @@ impl Decoder {
     fn finish_item(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let item = event.item.clone().unwrap_or_default();
         let kind = match text_member(&item, "type") {
-            "message" => Kind::Text,
-            "function_call" => Kind::Call,
-            _ => Kind::Raw,
+            "message" => ItemKind::Text,
+            "function_call" => ItemKind::Call,
+            _ => ItemKind::Raw,
         };
         let item_id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned);
         let item_event = Event { item_id, ..Event::at_index_of(event) };
@@ -363,9 +365,9 @@ impl Decoder {
     }
 
     /// Adds the parts of a complete item that its deltas did not contain.
-    fn fill_in(&mut self, piece: PieceIndex, kind: Kind, item: Value, deltas: &mut Deltas) {
+    fn fill_in(&mut self, piece: PieceIndex, kind: ItemKind, item: Value, deltas: &mut Deltas) {
         match kind {
-            Kind::Text => {
+            ItemKind::Text => {
                 if self.draft.is_empty_text(piece) {
                     for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
                         self.has_refused |= text_member(part, "type") == "refusal";
@@ -379,11 +381,11 @@ impl Decoder {
                     extra.insert(PHASE.into(), phase.clone());
                 }
             }
-            Kind::Call => {
+            ItemKind::Call => {
                 self.draft.set_name(piece, text_member(&item, "name"), deltas);
                 self.draft.complete_arguments(piece, text_member(&item, "arguments"), deltas);
             }
-            Kind::Raw => {
+            ItemKind::Raw => {
                 // Without encrypted content, reasoning is only a reference to an item that the provider did not store.
                 let is_unusable = text_member(&item, "type") == "reasoning"
                     && !item.get("encrypted_content").is_some_and(Value::is_string);
@@ -424,16 +426,16 @@ impl Decoder {
         if let Some(WireUsage {
             input_tokens,
             output_tokens,
-            input_tokens_details: input,
-            output_tokens_details: output,
+            input_tokens_details: input_details,
+            output_tokens_details: output_details,
         }) = usage
         {
             let usage = &mut self.draft.usage;
             (usage.input, usage.output) = (input_tokens, output_tokens);
-            let input = input.unwrap_or_default();
-            usage.cached_read = input.cached_tokens.unwrap_or_default();
-            usage.cache_write = input.cache_write_tokens.unwrap_or_default();
-            usage.reasoning = output.and_then(|output| output.reasoning_tokens).unwrap_or_default();
+            let input_details = input_details.unwrap_or_default();
+            usage.cached_read = input_details.cached_tokens.unwrap_or_default();
+            usage.cache_write = input_details.cache_write_tokens.unwrap_or_default();
+            usage.reasoning = output_details.and_then(|details| details.reasoning_tokens).unwrap_or_default();
             deltas.push_back(Delta::Usage(*usage));
         }
         self.has_ended = true;
@@ -453,15 +455,16 @@ impl Decoder {
 impl Event {
     /// Creates an event for a complete item that arrived without an event.
     fn for_item(item: Value) -> Self {
-        Self { item: Some(item), ..Self::blank() }
+        Self { item: Some(item), ..Self::empty() }
     }
 
     /// Creates an event for the item at the index of another event.
     fn at_index_of(other: &Self) -> Self {
-        Self { output_index: other.output_index, ..Self::blank() }
+        Self { output_index: other.output_index, ..Self::empty() }
     }
 
-    fn blank() -> Self {
+    /// Creates an event without any field.
+    fn empty() -> Self {
         Self {
             kind: String::new(),
             output_index: None,

@@ -56,8 +56,8 @@ impl Provider {
     }
 
     /// Returns the provider to use if the user names neither a model nor an address: the first one whose key is set.
-    /// Providers with a default model come first. If the result has none, parsing its name as a [`Selector`] fails with
-    /// [`BadSelector::NoModel`]. `is_set` says whether an environment variable holds a key.
+    /// Providers with a default model come first. If the returned provider has no default model, parsing its name as a
+    /// [`Selector`] fails with [`BadSelector::NoModel`]. `is_set` says whether an environment variable holds a key.
     #[must_use]
     pub fn first_with_key(is_set: impl Fn(&str) -> bool) -> Option<&'static Self> {
         let providers_with_key = || PROVIDERS.iter().filter(|provider| provider.key_variable.is_some_and(&is_set));
@@ -105,8 +105,8 @@ pub const PROVIDERS: &[Provider] = &[
     provider("lmstudio", Wire::OpenAiChat, "http://127.0.0.1:1234/v1"),
 ];
 
-/// The name of a provider that Toolrack does not know: the user gives its address. Toolrack assumes that it has the
-/// chat wire, the API of OpenAI's Chat Completions.
+/// The name for a provider that Toolrack does not know. The user gives its address, and Toolrack assumes that it has
+/// the chat wire (the API of OpenAI's Chat Completions).
 pub const CUSTOM: &str = "custom";
 
 /// The differences between servers of the chat wire.
@@ -135,7 +135,7 @@ const COMMON_DIALECT: Dialect = Dialect {
 
 /// Returns the dialect of a provider; the most common dialect for an unknown provider.
 pub(super) fn dialect(provider: &str) -> Dialect {
-    Provider::find(provider).map_or(COMMON_DIALECT, |known| known.dialect)
+    Provider::find(provider).map_or(COMMON_DIALECT, |provider| provider.dialect)
 }
 
 /// A model as users name it: `provider/name`. Only the first slash separates: `openrouter/anthropic/claude-opus-5` is
@@ -170,6 +170,7 @@ pub enum BadSelector {
     },
 }
 
+/// Shows the names of all providers, separated by commas.
 struct ProviderNames;
 
 impl fmt::Display for ProviderNames {
@@ -182,15 +183,15 @@ impl fmt::Display for ProviderNames {
 impl FromStr for Selector {
     type Err = BadSelector;
 
-    fn from_str(given: &str) -> Result<Self, BadSelector> {
-        let given = given.trim();
-        let (provider, model) = given.split_once('/').unwrap_or((given, ""));
-        let known = Provider::find(provider);
-        if known.is_none() && provider != CUSTOM {
-            let given = text::for_line(&text::clip(given, QUOTE_BYTES)).into_owned();
-            return Err(BadSelector::UnknownProvider { given });
+    fn from_str(selector: &str) -> Result<Self, BadSelector> {
+        let selector = selector.trim();
+        let (provider, model) = selector.split_once('/').unwrap_or((selector, ""));
+        let known_provider = Provider::find(provider);
+        if known_provider.is_none() && provider != CUSTOM {
+            let quoted_selector = text::for_line(&text::clip(selector, QUOTE_BYTES)).into_owned();
+            return Err(BadSelector::UnknownProvider { given: quoted_selector });
         }
-        let model = match (model, known.and_then(|known| known.default_model)) {
+        let model = match (model, known_provider.and_then(|known| known.default_model)) {
             ("", Some(default)) => default,
             ("", None) => return Err(BadSelector::NoModel { provider: provider.to_owned() }),
             (model, _) => model,
@@ -207,7 +208,7 @@ impl fmt::Display for Selector {
 
 impl Selector {
     /// Returns the settings for this model, with size and prices from the tables. A `base_url` replaces the provider's
-    /// address. With a `base_url`, the provider OpenAI uses the chat wire: a server there is mostly not OpenAI's own.
+    /// address. The provider OpenAI then uses the chat wire, because most servers at other addresses are not OpenAI's.
     /// Without a `base_url`, a custom provider has an empty address, which [`ModelSettings::connect`] refuses.
     #[must_use]
     pub fn settings(&self, base_url: Option<&str>, key: Option<Key>) -> ModelSettings {
@@ -224,8 +225,8 @@ impl Selector {
             settings.context_tokens = Some(model.context_tokens);
             // The prices are valid only for the provider's own servers.
             settings.price = Some(model.price).filter(|_| base_url.is_none());
-            // Only Anthropic requires a maximum; its wire has one for unknown models. A large maximum costs nothing
-            // unless the answer is long; the cap bounds the cost of an answer that does not end by itself.
+            // Only Anthropic requires a maximum; its wire has a default for unknown models. A large maximum costs
+            // nothing unless the answer is long. The cap bounds the cost of an answer that does not end by itself.
             settings.max_tokens = (wire == Wire::Anthropic).then_some(model.max_output.min(32_000));
         }
         settings

@@ -35,7 +35,7 @@ pub struct Scripted {
 /// The rest of the script, and the recorded requests.
 #[derive(Default)]
 struct ScriptState {
-    script: VecDeque<Step>,
+    script: VecDeque<ScriptStep>,
     /// The requests, if they are recorded.
     requests: Option<Vec<RecordedRequest>>,
 }
@@ -52,8 +52,8 @@ pub struct RecordedRequest {
     pub system: Option<String>,
 }
 
-/// The reaction of the model to one request.
-enum Step {
+/// One step of the script: how the model reacts to one request.
+enum ScriptStep {
     /// The thinking, perhaps empty, and the answer.
     Reply(String, Box<Reply>),
     /// An error, perhaps after a part of an answer.
@@ -125,14 +125,14 @@ impl Scripted {
                 answer.tool_calls.into_iter().map(|call| ToolCallData::new("", call.name, call.input)).collect();
             let mut reply = Reply::new(Message::new(Role::Assistant, answer.text).with_tool_calls(calls));
             reply.usage = answer.usage;
-            model.push_step(Step::Reply(answer.thinking, Box::new(reply)))
+            model.push_step(ScriptStep::Reply(answer.thinking, Box::new(reply)))
         }))
     }
 
     /// Appends an answer. Calls without an id get one when the answer is given.
     #[must_use]
     pub fn reply(self, reply: Reply) -> Self {
-        self.push_step(Step::Reply(String::new(), Box::new(reply)))
+        self.push_step(ScriptStep::Reply(String::new(), Box::new(reply)))
     }
 
     /// Appends an answer with this text.
@@ -145,7 +145,7 @@ impl Scripted {
     /// has unusable arguments, as models sometimes write them.
     #[must_use]
     pub fn call_tool(self, name: impl Into<String>, input: Value) -> Self {
-        // `ToolCallData::new` takes only an object. `from_text` takes any JSON, as from a model.
+        // `ToolCallData::new` takes only an object, and `from_text` takes any JSON, as a model may write it.
         let call = ToolCallData::from_text("", name, &input.to_string());
         self.reply(Reply::new(Message::new(Role::Assistant, "").with_tool_calls(vec![call])))
     }
@@ -153,19 +153,19 @@ impl Scripted {
     /// Appends an error.
     #[must_use]
     pub fn fail(self, kind: ModelErrorKind) -> Self {
-        self.push_step(Step::Fail(None, kind))
+        self.push_step(ScriptStep::Fail(None, kind))
     }
 
     /// Appends an answer that begins with this text and breaks off with an error.
     #[must_use]
     pub fn say_and_fail(self, text: impl Into<String>, kind: ModelErrorKind) -> Self {
-        self.push_step(Step::Fail(Some(Box::new(Reply::new(Message::new(Role::Assistant, text)))), kind))
+        self.push_step(ScriptStep::Fail(Some(Box::new(Reply::new(Message::new(Role::Assistant, text)))), kind))
     }
 
     /// Appends an answer that never arrives.
     #[must_use]
     pub fn hang(self) -> Self {
-        self.push_step(Step::Hang)
+        self.push_step(ScriptStep::Hang)
     }
 
     /// Sets the context size that the model reports, in tokens.
@@ -193,13 +193,13 @@ impl Scripted {
         self.state.lock().requests.clone().unwrap_or_default()
     }
 
-    fn push_step(mut self, step: Step) -> Self {
+    fn push_step(mut self, step: ScriptStep) -> Self {
         self.state.get_mut().script.push_back(step);
         self
     }
 
     /// Takes the next step of the script, and gives ids to its calls.
-    fn next_step(&self, request: &Request<'_>) -> Result<Step, ModelError> {
+    fn next_step(&self, request: &Request<'_>) -> Result<ScriptStep, ModelError> {
         let step = {
             let mut state = self.state.lock();
             if let Some(requests) = &mut state.requests {
@@ -214,7 +214,7 @@ impl Scripted {
         let exhausted_error =
             || self.error(ModelErrorKind::Settings { why: "the script has no further answer".into() });
         let mut step = step.ok_or_else(exhausted_error)?;
-        if let Step::Reply(_, reply) = &mut step {
+        if let ScriptStep::Reply(_, reply) = &mut step {
             let calls = reply.message.tool_calls.iter_mut().flatten();
             for (number, call) in calls.enumerate().filter(|(_, call)| call.id.is_empty()) {
                 call.id = format!("call_{}_{number}", request.messages.len());
@@ -228,8 +228,8 @@ impl Scripted {
     }
 }
 
-/// Returns an answer as it would be streamed: the text word by word, the calls one after the other.
-fn deltas(reply: &Reply) -> Vec<Delta> {
+/// Returns the deltas of a streamed answer: the text word by word, then the calls one after the other.
+fn reply_deltas(reply: &Reply) -> Vec<Delta> {
     let words = words(&reply.message.content).map(Delta::Text);
     let calls = reply.message.calls().iter().enumerate().flat_map(|(index, call)| {
         let fragment = call.raw_arguments.clone().unwrap_or_else(|| call.input.to_string());
@@ -259,26 +259,28 @@ impl Model for Scripted {
 
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
         match self.next_step(&request) {
-            Ok(Step::Reply(_, reply)) => futures::future::ready(Ok(*reply)).boxed(),
-            Ok(Step::Fail(_, kind)) => futures::future::ready(Err(self.error(kind))).boxed(),
-            Ok(Step::Hang) => futures::future::pending().boxed(),
+            Ok(ScriptStep::Reply(_, reply)) => futures::future::ready(Ok(*reply)).boxed(),
+            Ok(ScriptStep::Fail(_, kind)) => futures::future::ready(Err(self.error(kind))).boxed(),
+            Ok(ScriptStep::Hang) => futures::future::pending().boxed(),
             Err(error) => futures::future::ready(Err(error)).boxed(),
         }
     }
 
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>> {
         match self.next_step(&request) {
-            Ok(Step::Reply(thinking, reply)) => {
+            Ok(ScriptStep::Reply(thinking, reply)) => {
                 let thoughts = words(&thinking).map(Delta::Thinking).collect::<Vec<_>>();
-                let deltas =
-                    thoughts.into_iter().chain(deltas(&reply)).chain([Delta::Usage(reply.usage), Delta::Done(reply)]);
+                let deltas = thoughts
+                    .into_iter()
+                    .chain(reply_deltas(&reply))
+                    .chain([Delta::Usage(reply.usage), Delta::Done(reply)]);
                 stream::iter(deltas.map(Ok).collect::<Vec<_>>()).boxed()
             }
-            Ok(Step::Fail(partial, kind)) => {
-                let deltas = partial.iter().flat_map(|reply| deltas(reply)).map(Ok).collect::<Vec<_>>();
+            Ok(ScriptStep::Fail(partial, kind)) => {
+                let deltas = partial.iter().flat_map(|reply| reply_deltas(reply)).map(Ok).collect::<Vec<_>>();
                 stream::iter(deltas.into_iter().chain([Err(self.error(kind))])).boxed()
             }
-            Ok(Step::Hang) => stream::pending().boxed(),
+            Ok(ScriptStep::Hang) => stream::pending().boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         }
     }

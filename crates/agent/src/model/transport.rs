@@ -20,15 +20,15 @@ use super::{
 /// The maximum size of an error's body to read, in bytes.
 const ERROR_BODY_BYTES: usize = 64 * 1024;
 /// The longest time to read an error's body.
-const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
-/// The name, in [`ModelErrorKind::TimedOut`], of the event that is late while no part of the answer has arrived.
-const BEGINNING: &str = "the beginning of the answer";
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// What [`ModelErrorKind::TimedOut`] names as late while no part of the answer has arrived.
+const ANSWER_START: &str = "the beginning of the answer";
 /// The longest wait between two tries, unless the provider asks for a longer one.
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
-/// The maximum of each time bound. A much longer time, added to the present moment, would overflow.
+/// The maximum of each time bound. Adding a much longer time to the present moment would overflow.
 const LONGEST_BOUND: Duration = Duration::from_hours(100 * 365 * 24);
 /// The longest time to read the rest of a body after the answer in it has ended.
-const DRAIN_TIME: Duration = Duration::from_millis(50);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Turns a provider's error response (status, headers, body) into an error kind.
 pub(super) type ClassifyResponse = fn(&ErrorResponse<'_>) -> ModelErrorKind;
@@ -79,7 +79,7 @@ pub(super) fn secret_header(name: &str, value: &str) -> Result<(HeaderName, Head
     Ok((name, value))
 }
 
-/// A failed try.
+/// A failed try to get an answer.
 #[derive(Debug)]
 pub(super) struct FailedAttempt {
     pub(super) kind: ModelErrorKind,
@@ -116,7 +116,7 @@ pub(super) struct Attempts {
     /// The time at which the answer must be complete, however often the request is tried.
     pub(super) deadline: Instant,
     /// How long each try waits for the beginning of the answer.
-    first_token: Duration,
+    first_token_timeout: Duration,
     /// How many tries were made.
     pub(super) count: u32,
     /// The pause before the next try.
@@ -126,14 +126,14 @@ pub(super) struct Attempts {
 impl Attempts {
     pub(super) fn new(transport: Arc<Transport>, url: Url, body: Bytes, classify: ClassifyResponse) -> Self {
         let deadline = deadline_after(transport.bounds.total);
-        let first_token = transport.bounds.first_token;
-        Self { transport, url, body, classify, deadline, first_token, count: 0, pause_before_next: None }
+        let first_token_timeout = transport.bounds.first_token;
+        Self { transport, url, body, classify, deadline, first_token_timeout, count: 0, pause_before_next: None }
     }
 
     /// Asks for an answer that does not come as a stream. A server that does not stream may send nothing until the
     /// answer is complete, so only the total time limits the wait for its beginning.
     pub(super) fn unstreamed(self) -> Self {
-        Self { first_token: self.transport.bounds.total, ..self }
+        Self { first_token_timeout: self.transport.bounds.total, ..self }
     }
 
     /// Waits for the pause that is due, and sends the request once.
@@ -150,11 +150,11 @@ impl Attempts {
             .header(header::CONTENT_TYPE, "application/json")
             .body(self.body.clone());
         // Limits the wait for the head of the response. [`Body::chunk`] then waits as long again for the first piece.
-        let first_token = self.first_token;
-        let first_token_deadline = self.deadline.min(deadline_after(first_token));
+        let first_token_timeout = self.first_token_timeout;
+        let first_token_deadline = self.deadline.min(deadline_after(first_token_timeout));
         match timeout_at(first_token_deadline, request.send()).await {
             Err(_) if first_token_deadline == self.deadline => Err(self.total_timeout_error().into()),
-            Err(_) => Err(timeout_error(BEGINNING, first_token, "first_token_timeout").into()),
+            Err(_) => Err(timeout_error(ANSWER_START, first_token_timeout, "first_token_timeout").into()),
             Ok(Err(error)) => Err(self.unreachable_error(error)),
             Ok(Ok(response)) if response.status().is_success() => Ok(response),
             Ok(Ok(response)) => Err(self.read_error_response(response).await),
@@ -174,7 +174,7 @@ impl Attempts {
             _ => None,
         };
         let pause = requested_pause.unwrap_or_else(|| {
-            // At most 16, because a larger shift would overflow. The pause reaches `MAX_BACKOFF` long before.
+            // Shifts by at most 16, because a larger shift would overflow. The pause reaches `MAX_BACKOFF` long before.
             let backoff = bounds.first_pause.saturating_mul(1 << (self.count - 1).min(16)).min(MAX_BACKOFF);
             // Jitter, so that many clients do not return at the same moment.
             backoff.mul_f64(rand::rng().random_range(0.75..=1.0))
@@ -224,7 +224,7 @@ impl Attempts {
             }
         };
         // The part that arrived in time is enough to classify the error.
-        let _ = timeout(ERROR_BODY_TIME, read_body).await;
+        let _ = timeout(ERROR_BODY_TIMEOUT, read_body).await;
         let response = ErrorResponse {
             status: Some(status),
             headers: &headers,
@@ -256,13 +256,13 @@ fn timeout_error(what: &'static str, after: Duration, setting: &'static str) -> 
 pub(super) struct Body {
     response: Response,
     deadline: Instant,
-    total: Duration,
-    first_token: Duration,
-    silence: Duration,
+    total_timeout: Duration,
+    first_token_timeout: Duration,
+    silence_timeout: Duration,
     /// Whether the first piece of the answer has arrived. The reader of the stream (in `online.rs`) sets this at the
-    /// first delta other than [`Delta::Usage`](super::Delta::Usage). Until then, `first_token` limits the wait for the
-    /// next piece, and `silence` limits it afterwards. The head of the response does not count: some servers send it
-    /// before they process the prompt.
+    /// first delta other than [`Delta::Usage`](super::Delta::Usage). Until then, `first_token_timeout` limits the wait
+    /// for the next piece, and afterwards `silence_timeout`. The head of the response does not count: some servers send
+    /// it before they process the prompt.
     pub(super) has_begun: bool,
     /// The maximum size of the whole body, in bytes.
     max_bytes: usize,
@@ -276,9 +276,9 @@ impl Body {
         Self {
             response,
             deadline: attempts.deadline,
-            total: bounds.total,
-            first_token: attempts.first_token,
-            silence: bounds.silence,
+            total_timeout: bounds.total,
+            first_token_timeout: attempts.first_token_timeout,
+            silence_timeout: bounds.silence,
             has_begun: false,
             max_bytes: bounds.response_bytes,
             received_bytes: 0,
@@ -293,14 +293,14 @@ impl Body {
 
     /// Returns the next piece of the body; `None` at its end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelErrorKind> {
-        let (what, silence, setting) = match self.has_begun {
-            true => ("the next piece of the answer", self.silence, "silence_timeout"),
-            false => (BEGINNING, self.first_token, "first_token_timeout"),
+        let (what, piece_timeout, setting) = match self.has_begun {
+            true => ("the next piece of the answer", self.silence_timeout, "silence_timeout"),
+            false => (ANSWER_START, self.first_token_timeout, "first_token_timeout"),
         };
-        let silence_deadline = deadline_after(silence);
-        let chunk = match timeout_at(silence_deadline.min(self.deadline), self.response.chunk()).await {
-            Err(_) if silence_deadline < self.deadline => return Err(timeout_error(what, silence, setting)),
-            Err(_) => return Err(timeout_error("the answer", self.total, "total_timeout")),
+        let piece_deadline = deadline_after(piece_timeout);
+        let chunk = match timeout_at(piece_deadline.min(self.deadline), self.response.chunk()).await {
+            Err(_) if piece_deadline < self.deadline => return Err(timeout_error(what, piece_timeout, setting)),
+            Err(_) => return Err(timeout_error("the answer", self.total_timeout, "total_timeout")),
             Ok(Err(error)) => return Err(ModelErrorKind::Cut { why: failure::innermost_cause(&error.without_url()) }),
             Ok(Ok(chunk)) => chunk,
         };
@@ -315,19 +315,20 @@ impl Body {
         Ok(chunk)
     }
 
-    /// Reads the rest of the body after the answer, for at most [`DRAIN_TIME`], so that the connection can be reused.
+    /// Reads the rest of the body after the answer, for at most [`DRAIN_TIMEOUT`], so that the connection can be
+    /// reused.
     pub(super) async fn drain(&mut self) {
         let read_rest = async { while let Ok(Some(_)) = self.chunk().await {} };
-        let _ = timeout(DRAIN_TIME, read_rest).await;
+        let _ = timeout(DRAIN_TIMEOUT, read_rest).await;
     }
 
     /// Returns the whole body.
     pub(super) fn read_all(mut self) -> BoxFuture<'static, Result<Vec<u8>, ModelErrorKind>> {
         Box::pin(async move {
             // A server that does not stream sends no body until the answer is complete, even if the request asks for a
-            // stream. Only `total` should limit this wait. `has_begun` stays `false`, so `first_token` would limit it,
-            // too.
-            self.first_token = self.total;
+            // stream. Only the total time should limit this wait. `has_begun` stays `false`, so `first_token_timeout`
+            // would limit it as well.
+            self.first_token_timeout = self.total_timeout;
             let mut bytes = Vec::new();
             while let Some(chunk) = self.chunk().await? {
                 bytes.extend_from_slice(&chunk);

@@ -14,9 +14,9 @@ const WAITING: u8 = 1;
 const SENT: u8 = 2;
 const ABANDONED: u8 = 3;
 
-/// Records whether a call was sent to its server. The task that makes the call and the task that abandons it both
-/// report here, and the first report wins. A call that is not [watched](Self::watch) may have been sent. A clone does
-/// not share later reports with the original.
+/// Records whether a call was sent to its server. Both the task that makes the call and the task that abandons it
+/// report here, and the first report wins. A call that is not [watched](Self::watch) may have been sent. A clone starts
+/// with the same state, but does not share later reports with the original.
 #[derive(Debug, Default)]
 pub struct SendState(Arc<AtomicU8>);
 
@@ -24,7 +24,7 @@ impl SendState {
     /// Returns a handle for the task that makes the call. The task reports with [`Self::begin`] that it sends the call.
     #[must_use]
     pub fn watch(&self) -> Self {
-        // For a call that is watched already, this fails, and its state stays as it is.
+        // For a call that is watched already, the exchange fails and the state stays the same, which is right.
         let _ = self.0.compare_exchange(UNKNOWN, WAITING, Ordering::AcqRel, Ordering::Acquire);
         Self(Arc::clone(&self.0))
     }

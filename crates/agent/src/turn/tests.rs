@@ -193,7 +193,7 @@ fn a_cancelled_turn_leaves_a_history_that_can_be_continued() {
     turn.model_answered(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
     turn.tool_finished("b", text("2"));
     turn.cancel("");
-    assert_eq!(texts_of(&turn), ["do it", "a+b", &format!("a!: {CANCELLED}"), "b: 2"]);
+    assert_eq!(texts_of(&turn), ["do it", "a+b", &format!("a!: {CANCELLED_TEXT}"), "b: 2"]);
     assert_eq!(turn.next(), Next::Done(&End::Cancelled));
     let mut turn = Turn::new(user(), Limits::default());
     turn.cancel("I was about to");
@@ -214,7 +214,7 @@ fn a_turn_resumed_after_a_crash_says_which_calls_may_have_run_and_makes_none_aga
     let stored = serde_json::to_string(turn.messages()).unwrap();
     let resumed =
         Turn::resume(serde_json::from_str(&stored).unwrap(), serde_json::from_str(&state).unwrap(), Limits::default());
-    assert_eq!(texts_of(&resumed), ["do it", "a+b", &format!("a!: {INTERRUPTED}"), "b: 2"]);
+    assert_eq!(texts_of(&resumed), ["do it", "a+b", &format!("a!: {INTERRUPTED_TEXT}"), "b: 2"]);
     assert_eq!(resumed.next(), Next::CallModel);
 }
 
@@ -227,7 +227,7 @@ fn a_new_turn_adds_the_results_that_an_earlier_program_did_not_store() {
         Message::new(Role::User, "go on"),
     ];
     let turn = Turn::new(messages, Limits::default());
-    assert_eq!(texts_of(&turn), ["do it", "a+b", "b: 2", &format!("a!: {INTERRUPTED}"), "go on"]);
+    assert_eq!(texts_of(&turn), ["do it", "a+b", "b: 2", &format!("a!: {INTERRUPTED_TEXT}"), "go on"]);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_stored_turn_has_no_secrets_and_the_running_turn_keeps_them() {
     assert!(!stored.contains("canary") && stored.contains("*** 1") && stored.contains("it says ***"), "{stored}");
     assert!(format!("{:?}", turn.state()).contains("canary"));
     let resumed = Turn::resume(turn.messages().to_vec(), serde_json::from_str(&stored).unwrap(), Limits::default());
-    assert_eq!(texts_of(&resumed)[2..], [format!("a!: {INTERRUPTED}"), "b: it says ***".to_owned()]);
+    assert_eq!(texts_of(&resumed)[2..], [format!("a!: {INTERRUPTED_TEXT}"), "b: it says ***".to_owned()]);
 
     let mut turn = Turn::new(user(), Limits::default());
     turn.model_answered(Reply { stop: Stop::Other("BAD: canary".into()), ..says("") });

@@ -69,8 +69,9 @@ pub fn is_installed(client: Client, environment: &Environment, cwd: &Path) -> bo
     has_folder || files_of_the_user(client, environment).iter().any(|path| has_traces(&cwd.join(path)))
 }
 
+/// Returns the part of the file in which `client` lists its servers.
 fn servers_location_of(client: Client) -> ServersLocation {
-    let under = |key: &str| ServersLocation::Under(vec![key.to_owned()]);
+    let at_key = |key: &str| ServersLocation::Under(vec![key.to_owned()]);
     match client {
         Client::ClaudeCode
         | Client::ClaudeDesktop
@@ -78,9 +79,9 @@ fn servers_location_of(client: Client) -> ServersLocation {
         | Client::Windsurf
         | Client::Gemini
         | Client::Qbit
-        | Client::Synapse => under("mcpServers"),
-        Client::VsCode => under("servers"),
-        Client::Zed => under("context_servers"),
+        | Client::Synapse => at_key("mcpServers"),
+        Client::VsCode => at_key("servers"),
+        Client::Zed => at_key("context_servers"),
         Client::OpenCode => ServersLocation::OpenCode,
         Client::Codex => ServersLocation::Codex,
     }
@@ -106,7 +107,7 @@ fn accepts_servers(client: Client, file: &Path) -> bool {
     client != Client::VsCode || name == "mcp.json"
 }
 
-/// Returns the one of `files` that the program itself would create; `None` if `files` is empty.
+/// Returns the file among `files` that the program itself would create; `None` if `files` is empty.
 fn default_file_of(client: Client, files: &[PathBuf]) -> Option<&PathBuf> {
     let is_macos_path = |file: &&PathBuf| file.components().any(|part| part.as_os_str() == "Library");
     match client {

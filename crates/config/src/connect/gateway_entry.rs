@@ -62,8 +62,8 @@ fn stdio_entry(client: Client, command: &str, args: &[String]) -> Json {
         | Client::Qbit
         | Client::Synapse => json!({ "command": command, "args": args }),
         Client::OpenCode => {
-            let words: Vec<&str> = std::iter::once(command).chain(args.iter().map(String::as_str)).collect();
-            json!({ "type": "local", "command": words })
+            let command_line: Vec<&str> = std::iter::once(command).chain(args.iter().map(String::as_str)).collect();
+            json!({ "type": "local", "command": command_line })
         }
         // Versions before `source` was made optional refuse an entry without it.
         Client::Zed => json!({ "source": "custom", "command": command, "args": args }),
@@ -94,8 +94,8 @@ fn token_placeholder(prefix: &str) -> String {
     format!("${{{prefix}{TOKEN_VARIABLE}}}")
 }
 
-/// Returns `new_entry` with the fields that only the entry `existing` has. Fields of the transport are left out,
-/// because the new entry may use another transport.
+/// Returns `new_entry` with the further fields of the entry `existing`. Leaves out the fields of its transport, because
+/// the new entry may use another transport.
 pub(super) fn merged(existing: &Map<String, Json>, new_entry: Json) -> Json {
     let Json::Object(mut new_entry) = new_entry else { return new_entry };
     for (field, value) in existing.iter().filter(|(field, _)| !TRANSPORT_FIELDS.contains(&field.as_str())) {

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{ClientFile, ConnectError};
 use crate::edit::other_programs::{Plan, ServersLocation, write_for_owner_only};
 
-/// A change of a file, with the text that it replaced. A hash is of the whole text, including the byte order mark.
+/// A change of a file, with the text that it replaced. Each hash covers the whole text, including the byte order mark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct UndoData {
     /// The hash of the text before the change; `None` if there was no file.
@@ -73,7 +73,7 @@ impl UndoData {
         let common_end = pairs_from_end.take(max_common_end).take_while(|(old, new)| old == new).count();
         let (old_end, new_end) =
             (old.ceil_char_boundary(old.len() - common_end), after.ceil_char_boundary(after.len() - common_end));
-        // Both texts end in the same way, so a boundary in one is a boundary in the other.
+        // Both texts have the same end, so a character boundary in one is also a boundary in the other.
         let unchanged_end = (old.len() - old_end).min(after.len() - new_end);
         Self {
             before: before.map(hash),
@@ -96,8 +96,8 @@ impl UndoData {
         self.after == hash(current_text)
     }
 
-    /// Returns the content that the file had before the change. `None` if its current content, `current_text`, is not
-    /// what the change wrote.
+    /// Returns the content that the file had before the change. `None` if the file has changed since: `current_text` is
+    /// not the text that the change wrote.
     pub(super) fn original_content(&self, current_text: &str) -> Option<FileContent> {
         if !self.matches(current_text) {
             return None;

@@ -16,16 +16,16 @@ use crate::{
 
 /// The keys under which files list their servers, the most common ones first. `mcp.servers` is one key with a dot, as
 /// in VS Code's settings.
-pub(crate) const CONTAINERS: &[&[&str]] =
+pub(crate) const SERVERS_KEYS: &[&[&str]] =
     &[&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp.servers"], OPENCODE];
 
 /// The key of the servers in opencode's files. In files of its version 2, they are one level deeper: `mcp.servers`.
 const OPENCODE: &[&str] = &["mcp"];
 
 /// The maximum number of servers that a message names.
-const MAX_NAMED: usize = 5;
+const MAX_LISTED_NAMES: usize = 5;
 
-/// Members that a file without servers may have without a warning.
+/// Keys that do not cause a warning in a file without servers.
 const HARMLESS_KEYS: &[&str] = &["$schema", "inputs"];
 
 /// JSON with comments and trailing commas, otherwise as in RFC 8259.
@@ -44,7 +44,7 @@ const OPTIONS: ParseOptions = ParseOptions {
 
 /// The object in which a file lists its servers.
 #[derive(Debug)]
-pub(crate) enum Container<'a> {
+pub(crate) enum ServersObject<'a> {
     /// The object under a key.
     Under(&'a Node),
     /// The outermost object.
@@ -60,9 +60,9 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     let Some(root) = parse(document)? else {
         return Ok(servers);
     };
-    let container = container(document, &root)?;
-    match container {
-        Container::Under(node) | Container::Root(node) => {
+    let servers_object = servers_object(document, &root)?;
+    match servers_object {
+        ServersObject::Under(node) | ServersObject::Root(node) => {
             servers.problems.extend(ignored_servers(document, &root, node));
             let members = node.members().unwrap_or_default();
             servers.entries = members.iter().filter(|member| member.name != "$schema").cloned().collect();
@@ -70,7 +70,7 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
                 servers.entries.iter_mut().for_each(|entry| set_sse_type(&mut entry.node));
             }
         }
-        Container::Missing => servers.problems.extend(no_servers_warning(document, &root)),
+        ServersObject::Missing => servers.problems.extend(no_servers_warning(document, &root)),
     }
     Ok(servers)
 }
@@ -78,22 +78,22 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
 /// Parses the file; `None` when it has only comments.
 pub(crate) fn parse(document: &Document) -> Result<Option<Node>, Box<Problem>> {
     check_texts(document)?;
-    let parsed = parse_to_ast(&document.text, &CollectOptions::default(), &OPTIONS).map_err(|error| {
+    let parse_result = parse_to_ast(&document.text, &CollectOptions::default(), &OPTIONS).map_err(|error| {
         let range = error.range();
         let reason = lower_first(&error.kind().to_string());
         let problem =
             Problem::error(format!("this is not JSON: {reason}")).hint("this file is ignored until it can be read");
         Box::new(document.locate(problem, range.start..range.end))
     })?;
-    parsed.value.map(|value| convert(document, value)).transpose()
+    parse_result.value.map(|value| convert(document, value)).transpose()
 }
 
 /// Finds the object of the servers in `root`.
-pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Container<'a>, Box<Problem>> {
+pub(crate) fn servers_object<'a>(document: &Document, root: &'a Node) -> Result<ServersObject<'a>, Box<Problem>> {
     let Some(members) = root.members() else {
         return Err(not_an_object(document, root, "the file"));
     };
-    for &path in CONTAINERS {
+    for &path in SERVERS_KEYS {
         let node_at_path = path.iter().try_fold(root, |node, key| Some(&node.get(key)?.node));
         let is_servers_object = |node: &&Node| match path {
             OPENCODE => is_opencode(document, root),
@@ -105,26 +105,26 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
             if node.members().is_none() {
                 return Err(not_an_object(document, node, &format!("`{}`", path.join("."))));
             }
-            return Ok(Container::Under(node));
+            return Ok(ServersObject::Under(node));
         }
     }
     if members.iter().any(|member| looks_like_server(&member.node)) {
-        return Ok(Container::Root(root));
+        return Ok(ServersObject::Root(root));
     }
-    Ok(Container::Missing)
+    Ok(ServersObject::Missing)
 }
 
-/// Returns warnings about the servers outside of `used_container`: those under another key, or under the same key a
+/// Returns warnings about the servers outside of `used_object`: servers under another key, or under the same key a
 /// second time.
-fn ignored_servers(document: &Document, root: &Node, used_container: &Node) -> Vec<Problem> {
-    let mut ignored = Vec::new();
+fn ignored_servers(document: &Document, root: &Node, used_object: &Node) -> Vec<Problem> {
+    let mut ignored_objects = Vec::new();
     let mut used_path = None;
-    for &path in CONTAINERS {
+    for &path in SERVERS_KEYS {
         if path == OPENCODE && !is_opencode(document, root) {
             continue;
         }
         for node in all_at(root, path) {
-            if std::ptr::eq(node, used_container) {
+            if std::ptr::eq(node, used_object) {
                 used_path = Some(path);
                 continue;
             }
@@ -132,10 +132,10 @@ fn ignored_servers(document: &Document, root: &Node, used_container: &Node) -> V
             let contains =
                 |outer: &Node, inner: &Node| outer.span.start <= inner.span.start && inner.span.end <= outer.span.end;
             let names = names_of_servers(node);
-            if names.is_empty() || contains(node, used_container) || contains(used_container, node) {
+            if names.is_empty() || contains(node, used_object) || contains(used_object, node) {
                 continue;
             }
-            ignored.push((path, node, names));
+            ignored_objects.push((path, node, names));
         }
     }
     let problem_for = |(path, node, names): (&[&str], &Node, String)| {
@@ -152,7 +152,7 @@ fn ignored_servers(document: &Document, root: &Node, used_container: &Node) -> V
         };
         document.locate(problem.hint("move them to the others"), node.span.clone())
     };
-    ignored.into_iter().map(problem_for).collect()
+    ignored_objects.into_iter().map(problem_for).collect()
 }
 
 /// Returns all values at `path`: several if a name is repeated.
@@ -165,26 +165,27 @@ fn all_at<'a>(root: &'a Node, path: &[&str]) -> Vec<&'a Node> {
     nodes
 }
 
-/// Returns the first few names of the members of `container` that look like servers, and the number of the others.
-fn names_of_servers(container: &Node) -> String {
-    let members = container.members().unwrap_or_default().iter();
+/// Returns the first few names of the members of `servers_object` that look like servers, and the number of the others.
+fn names_of_servers(servers_object: &Node) -> String {
+    let members = servers_object.members().unwrap_or_default().iter();
     let mut names = members.filter(|member| looks_like_server(&member.node)).map(|member| format!("`{}`", member.name));
-    let mut listed: Vec<String> = names.by_ref().take(MAX_NAMED).collect();
+    let mut listed_names: Vec<String> = names.by_ref().take(MAX_LISTED_NAMES).collect();
     match names.count() {
         0 => {}
-        unlisted => listed.push(format!("{unlisted} more")),
+        unlisted_count => listed_names.push(format!("{unlisted_count} more")),
     }
-    listed.join(", ")
+    listed_names.join(", ")
 }
 
-/// Returns whether the file is opencode's, which has its own names for the fields of an entry.
+/// Returns whether the file belongs to opencode, which has its own names for the fields of an entry.
 pub(crate) fn is_opencode(document: &Document, root: &Node) -> bool {
-    let has_name = || document.path.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == "opencode");
-    let has_schema = || root.text("$schema").is_some_and(|schema| schema.contains("opencode.ai/"));
-    has_schema() || has_name() || {
+    let has_opencode_name =
+        || document.path.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == "opencode");
+    let has_opencode_schema = || root.text("$schema").is_some_and(|schema| schema.contains("opencode.ai/"));
+    has_opencode_schema() || has_opencode_name() || {
         let mcp = root.get("mcp").map(|member| &member.node);
-        let below = mcp.and_then(|mcp| mcp.get("servers")).map(|member| &member.node);
-        [mcp, below].into_iter().flatten().any(has_opencode_types)
+        let nested_servers = mcp.and_then(|mcp| mcp.get("servers")).map(|member| &member.node);
+        [mcp, nested_servers].into_iter().flatten().any(has_opencode_types)
     }
 }
 
@@ -196,8 +197,8 @@ fn is_gemini(document: &Document) -> bool {
 /// Adds the type SSE where Gemini CLI implies it: it treats a `url` without a type as SSE, and `httpUrl` as streamable
 /// HTTP (docs/tools/mcp-server.md in google-gemini/gemini-cli).
 fn set_sse_type(entry: &mut Node) {
-    let has = |name: &str| entry.get(name).is_some_and(|member| !matches!(member.node.value, Value::Null));
-    if !has("url") || has("type") || has("httpUrl") {
+    let has_value = |name: &str| entry.get(name).is_some_and(|member| !matches!(member.node.value, Value::Null));
+    if !has_value("url") || has_value("type") || has_value("httpUrl") {
         return;
     }
     let span = entry.span.clone();
@@ -210,9 +211,9 @@ fn set_sse_type(entry: &mut Node) {
     }
 }
 
-/// Returns whether an entry in `container` has one of the types that only opencode has.
-fn has_opencode_types(container: &Node) -> bool {
-    let entries = container.members().unwrap_or_default().iter();
+/// Returns whether an entry in `servers_object` has one of the types that only opencode has.
+fn has_opencode_types(servers_object: &Node) -> bool {
+    let entries = servers_object.members().unwrap_or_default().iter();
     entries.filter_map(|entry| entry.node.text("type")).any(|kind| matches!(kind, "local" | "remote"))
 }
 
@@ -232,6 +233,7 @@ fn no_servers_warning(document: &Document, root: &Node) -> Option<Problem> {
     })
 }
 
+/// Converts a parsed value to a node.
 fn convert(document: &Document, value: ast::Value<'_>) -> Result<Node, Box<Problem>> {
     let span = span_of(&value);
     let value = match value {

@@ -59,8 +59,8 @@ impl Lines {
 impl Line {
     /// Creates the line `number`, which begins at the byte `start` of `text`.
     fn new(number: usize, start: usize, text: &str) -> Self {
-        let rest = &text[start..];
-        let line = rest.split('\n').next().unwrap_or_default();
+        let text_from_start = &text[start..];
+        let line = text_from_start.split('\n').next().unwrap_or_default();
         let content = line.strip_suffix('\r').unwrap_or(line);
         Self {
             number,

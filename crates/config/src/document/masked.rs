@@ -54,10 +54,11 @@ pub(crate) fn mask_line(line: &str) -> String {
     masked
 }
 
-fn push_masked(out: &mut String, chars: &[char], is_shown: bool) {
-    let last = chars.len().saturating_sub(1);
-    out.extend(chars.iter().enumerate().map(|(index, &c)| {
-        let is_quote = (index == 0 || index == last) && matches!(c, '"' | '\'');
+/// Appends `chars` to `masked`: unchanged if `is_shown`, otherwise as asterisks between the quotes.
+fn push_masked(masked: &mut String, chars: &[char], is_shown: bool) {
+    let last_index = chars.len().saturating_sub(1);
+    masked.extend(chars.iter().enumerate().map(|(index, &c)| {
+        let is_quote = (index == 0 || index == last_index) && matches!(c, '"' | '\'');
         if is_shown || is_quote { c } else { '*' }
     }));
 }

@@ -16,14 +16,14 @@ pub(crate) fn unified(path: &Path, before: &str, after: &str) -> String {
         return String::new();
     }
     let [before, after] = [before, after].map(|text| redact::redact_file(&Document::new(Some(path.to_owned()), text)));
-    let old: Vec<&str> = before.lines().collect();
-    let new: Vec<&str> = after.lines().collect();
+    let old_lines: Vec<&str> = before.lines().collect();
+    let new_lines: Vec<&str> = after.lines().collect();
     let count_equal = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(a, b)| a == b).count();
-    let equal_start = count_equal(&mut old.iter().zip(&new));
-    let equal_end = count_equal(&mut old[equal_start..].iter().rev().zip(new[equal_start..].iter().rev()));
+    let equal_start = count_equal(&mut old_lines.iter().zip(&new_lines));
+    let equal_end = count_equal(&mut old_lines[equal_start..].iter().rev().zip(new_lines[equal_start..].iter().rev()));
 
     let hunk_start = equal_start.saturating_sub(CONTEXT_LINES);
-    let (old_end, new_end) = (old.len() - equal_end, new.len() - equal_end);
+    let (old_end, new_end) = (old_lines.len() - equal_end, new_lines.len() - equal_end);
     let context_after = CONTEXT_LINES.min(equal_end);
     let range = |end: usize| {
         let count = end + context_after - hunk_start;
@@ -40,10 +40,10 @@ pub(crate) fn unified(path: &Path, before: &str, after: &str) -> String {
             diff.push('\n');
         }
     };
-    push_lines(' ', &old[hunk_start..equal_start]);
-    push_lines('-', &old[equal_start..old_end]);
-    push_lines('+', &new[equal_start..new_end]);
-    push_lines(' ', &new[new_end..new_end + context_after]);
+    push_lines(' ', &old_lines[hunk_start..equal_start]);
+    push_lines('-', &old_lines[equal_start..old_end]);
+    push_lines('+', &new_lines[equal_start..new_end]);
+    push_lines(' ', &new_lines[new_end..new_end + context_after]);
     diff
 }
 

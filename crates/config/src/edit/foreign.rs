@@ -1,7 +1,7 @@
 //! Converts entries (each configures one server) from Toolrack's format into the formats of other programs.
 //!
-//! A program that finds an unknown field may refuse its whole file. So an entry with a field that the program's format
-//! cannot express is not written: the error names that field.
+//! A program that finds an unknown field may refuse its whole file. So the conversion fails if the program's format
+//! cannot express a field, and the error names that field.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -18,7 +18,7 @@ type Translated = Result<Json, String>;
 pub(super) fn for_opencode(entry: &Json, is_opencode_v2: bool) -> Translated {
     let fields = present_fields(entry)?;
     let is_remote = fields.contains_key("url");
-    let mut out = Map::new();
+    let mut translated = Map::new();
     let mut command = Vec::new();
     for (name, value) in &fields {
         match (name.as_str(), is_remote) {
@@ -32,28 +32,28 @@ pub(super) fn for_opencode(entry: &Json, is_opencode_v2: bool) -> Translated {
                 command.extend(arguments);
             }
             // `drop` only gives all arms the same type.
-            ("env", false) => {
-                drop(out.insert("environment".to_owned(), opencode_placeholders(name, value, BareName::Placeholder)?))
-            }
+            ("env", false) => drop(
+                translated.insert("environment".to_owned(), opencode_placeholders(name, value, BareName::Placeholder)?),
+            ),
             ("headers", true) => {
-                drop(out.insert(name.clone(), opencode_placeholders(name, value, BareName::Placeholder)?))
+                drop(translated.insert(name.clone(), opencode_placeholders(name, value, BareName::Placeholder)?))
             }
             ("cwd", false) | ("url", true) => {
-                drop(out.insert(name.clone(), opencode_placeholders(name, value, BareName::Literal)?))
+                drop(translated.insert(name.clone(), opencode_placeholders(name, value, BareName::Literal)?))
             }
             ("enabled" | "disabled", _) => {
                 let is_off = value.as_bool().ok_or(&**name)? == (name == "disabled");
                 let (field, value) = if is_opencode_v2 { ("disabled", is_off) } else { ("enabled", !is_off) };
-                out.insert(field.to_owned(), json!(value));
+                translated.insert(field.to_owned(), json!(value));
             }
             _ => return Err(name.clone()),
         }
     }
-    out.insert("type".to_owned(), json!(if is_remote { "remote" } else { "local" }));
+    translated.insert("type".to_owned(), json!(if is_remote { "remote" } else { "local" }));
     if !is_remote {
-        out.insert("command".to_owned(), Json::Array(command));
+        translated.insert("command".to_owned(), Json::Array(command));
     }
-    Ok(Json::Object(out))
+    Ok(Json::Object(translated))
 }
 
 /// Returns `value` with its placeholders in opencode's form, `{env:NAME}`. It is an error if opencode has no such
@@ -74,34 +74,36 @@ fn opencode_placeholders(field: &str, value: &Json, bare_name: BareName) -> Tran
 pub(super) fn for_codex(entry: &Json) -> Translated {
     let fields = present_fields(entry)?;
     let is_remote = fields.contains_key("url");
-    let mut out = Map::new();
+    let mut translated = Map::new();
     for (name, value) in &fields {
         match (name.as_str(), is_remote) {
             ("type" | "transport", _) if is_implied_transport(value, is_remote) => {}
             ("command" | "cwd", false) if is_below_home(value) => return Err(name.clone()),
             ("command" | "args" | "cwd", false) | ("url", true) => {
                 let plain = without_placeholders(name, value, BareName::Literal)?;
-                out.insert(name.clone(), plain);
+                translated.insert(name.clone(), plain);
             }
-            ("env", false) => codex_values("env", value, &mut out)?,
-            ("headers", true) => codex_values("headers", value, &mut out)?,
-            ("inherit_env", false) if value.is_array() => merge(&mut out, "env_vars", value),
-            ("enabled", _) => drop(out.insert(name.clone(), value.clone())),
-            ("disabled", _) => drop(out.insert("enabled".to_owned(), json!(value != &json!(true)))),
+            ("env", false) => codex_values("env", value, &mut translated)?,
+            ("headers", true) => codex_values("headers", value, &mut translated)?,
+            ("inherit_env", false) if value.is_array() => merge(&mut translated, "env_vars", value),
+            ("enabled", _) => drop(translated.insert(name.clone(), value.clone())),
+            ("disabled", _) => drop(translated.insert("enabled".to_owned(), json!(value != &json!(true)))),
             ("startup_timeout", _) if value.is_number() => {
-                out.insert("startup_timeout_sec".to_owned(), value.clone());
+                translated.insert("startup_timeout_sec".to_owned(), value.clone());
             }
-            ("call_timeout", _) if value.is_number() => drop(out.insert("tool_timeout_sec".to_owned(), value.clone())),
-            ("tools", _) => codex_tools(value, &mut out)?,
+            ("call_timeout", _) if value.is_number() => {
+                drop(translated.insert("tool_timeout_sec".to_owned(), value.clone()))
+            }
+            ("tools", _) => codex_tools(value, &mut translated)?,
             _ => return Err(name.clone()),
         }
     }
-    Ok(Json::Object(out))
+    Ok(Json::Object(translated))
 }
 
 /// Converts `env` or `headers`. Codex has no placeholders: a value that consists of one variable goes into another
 /// field, which holds the variable's name.
-fn codex_values(field: &str, values: &Json, out: &mut Map<String, Json>) -> Result<(), String> {
+fn codex_values(field: &str, values: &Json, codex_entry: &mut Map<String, Json>) -> Result<(), String> {
     let is_header = field == "headers";
     for (name, value) in values.as_object().ok_or(field)? {
         let path = format!("{field}.{name}");
@@ -109,26 +111,26 @@ fn codex_values(field: &str, values: &Json, out: &mut Map<String, Json>) -> Resu
         let value_pieces = pieces(text, BareName::Placeholder).map_err(|_| &*path)?;
         match *value_pieces {
             [Piece::Variable { name: variable, default: None }] if is_header => {
-                merge(out, "env_http_headers", &json!({ name: variable }));
+                merge(codex_entry, "env_http_headers", &json!({ name: variable }));
             }
             [Piece::Variable { name: variable, default: None }] if variable == name => {
-                merge(out, "env_vars", &json!([variable]));
+                merge(codex_entry, "env_vars", &json!([variable]));
             }
             [Piece::Literal("Bearer "), Piece::Variable { name: variable, default: None }]
                 if is_header && name.eq_ignore_ascii_case("authorization") =>
             {
-                out.insert("bearer_token_env_var".to_owned(), json!(variable));
+                codex_entry.insert("bearer_token_env_var".to_owned(), json!(variable));
             }
             _ => {
                 let value = without_placeholders(&path, value, BareName::Placeholder)?;
-                merge(out, if is_header { "http_headers" } else { "env" }, &json!({ name: value }));
+                merge(codex_entry, if is_header { "http_headers" } else { "env" }, &json!({ name: value }));
             }
         }
     }
     Ok(())
 }
 
-fn codex_tools(tools: &Json, out: &mut Map<String, Json>) -> Result<(), String> {
+fn codex_tools(tools: &Json, codex_entry: &mut Map<String, Json>) -> Result<(), String> {
     let tools = if tools.is_array() { &json!({ "allow": tools }) } else { tools };
     for (list, names) in tools.as_object().ok_or("tools")? {
         let field = match list.as_str() {
@@ -140,20 +142,21 @@ fn codex_tools(tools: &Json, out: &mut Map<String, Json>) -> Result<(), String> 
         if names.as_array().is_none_or(|names| names.iter().any(has_globs)) {
             return Err(format!("tools.{list}"));
         }
-        out.insert(field.to_owned(), names.clone());
+        codex_entry.insert(field.to_owned(), names.clone());
     }
     Ok(())
 }
 
-/// Adds `addition` to the field `field` of `out`: the members of an object, or the elements of a list that are new.
-fn merge(out: &mut Map<String, Json>, field: &str, addition: &Json) {
-    match (out.get_mut(field), addition) {
-        (Some(Json::Object(present)), Json::Object(addition)) => present.extend(addition.clone()),
-        (Some(Json::Array(present)), Json::Array(addition)) => {
-            let new: Vec<Json> = addition.iter().filter(|value| !present.contains(value)).cloned().collect();
-            present.extend(new);
+/// Adds `addition` to the field `field` of `entry`: the members of an object, or the elements of a list that are new.
+fn merge(entry: &mut Map<String, Json>, field: &str, addition: &Json) {
+    match (entry.get_mut(field), addition) {
+        (Some(Json::Object(present_value)), Json::Object(addition)) => present_value.extend(addition.clone()),
+        (Some(Json::Array(present_value)), Json::Array(addition)) => {
+            let new_values: Vec<Json> =
+                addition.iter().filter(|value| !present_value.contains(value)).cloned().collect();
+            present_value.extend(new_values);
         }
-        _ => drop(out.insert(field.to_owned(), addition.clone())),
+        _ => drop(entry.insert(field.to_owned(), addition.clone())),
     }
 }
 

@@ -47,11 +47,11 @@ fn first_hidden(value: &Json, path: &str) -> ControlFlow<String> {
     }
 }
 
-/// Restores the hidden texts of `entry`, which is at `path` and was shown as `view`. `values` is what the file has at
-/// that path. The error is the path of a text without a value.
+/// Restores the hidden texts of `entry`, which is at `path` and was shown as `view`. `values` is the value of the file
+/// at that path. The error is the path of a text for which there is no value.
 fn restore(entry: &mut Json, view: &Json, values: &Json, path: &str) -> Result<(), String> {
     if *entry == *view && !values.is_null() {
-        // An unchanged part stays as it is in the file: the view shows some placeholders in another form.
+        // An unchanged part stays as it is in the file, because the view shows some placeholders in another form.
         entry.clone_from(values);
         return Ok(());
     }
@@ -96,30 +96,33 @@ struct ShownList<'a> {
 }
 
 impl ShownList<'_> {
-    /// Returns the index at which the item at `index` of `sent_items` was shown. Items that look the same are
-    /// distinguished by the option before them (`--key ***`), and then by their order. `None` if such an item was added
-    /// or removed, so that the order says nothing.
+    /// Returns the index at which the editor showed the item at `index` of `sent_items`. Items that look the same are
+    /// distinguished by the option before them (`--key ***`), and then by their order. `None` if the user has added or
+    /// removed such an item, so that the order says nothing.
     fn shown_index(&self, sent_items: &[Json], index: usize) -> Option<usize> {
-        let sent = &sent_items[index];
-        let equal_shown: Vec<usize> = indexes_where(self.shown_items, |other| self.shown_items[other] == *sent);
-        let mut values = equal_shown.iter().map(|shown_index| self.values.get(*shown_index));
-        let first = values.next()?;
+        let sent_item = &sent_items[index];
+        let equal_shown_indexes: Vec<usize> =
+            indexes_where(self.shown_items, |other| self.shown_items[other] == *sent_item);
+        let mut values = equal_shown_indexes.iter().map(|shown_index| self.values.get(*shown_index));
+        let first_value = values.next()?;
         // If all have the same value, any of them will do. But a new copy of a single item may mean another value.
-        if values.all(|value| value == first)
-            && (equal_shown.len() > 1 || indexes_where(sent_items, |other| sent_items[other] == *sent).len() == 1)
+        if values.all(|value| value == first_value)
+            && (equal_shown_indexes.len() > 1
+                || indexes_where(sent_items, |other| sent_items[other] == *sent_item).len() == 1)
         {
-            return equal_shown.first().copied();
+            return equal_shown_indexes.first().copied();
         }
         let has_same_option = |list: &[Json], other: usize| {
-            list[other] == *sent && option_before(list, other) == option_before(sent_items, index)
+            list[other] == *sent_item && option_before(list, other) == option_before(sent_items, index)
         };
-        let same_shown = indexes_where(self.shown_items, |other| has_same_option(self.shown_items, other));
-        let same_sent = indexes_where(sent_items, |other| has_same_option(sent_items, other));
-        let position = same_sent.iter().position(|other| *other == index)?;
-        if same_shown.len() == same_sent.len() { same_shown.get(position).copied() } else { None }
+        let shown_candidates = indexes_where(self.shown_items, |other| has_same_option(self.shown_items, other));
+        let sent_candidates = indexes_where(sent_items, |other| has_same_option(sent_items, other));
+        let position = sent_candidates.iter().position(|other| *other == index)?;
+        if shown_candidates.len() == sent_candidates.len() { shown_candidates.get(position).copied() } else { None }
     }
 }
 
+/// Returns the indexes of `list` for which `matches` returns `true`.
 fn indexes_where(list: &[Json], matches: impl Fn(usize) -> bool) -> Vec<usize> {
     (0..list.len()).filter(|index| matches(*index)).collect()
 }

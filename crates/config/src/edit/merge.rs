@@ -1,8 +1,8 @@
 //! Merges a changed entry (the configuration of one server) into the file: unchanged fields stay as they are written,
 //! in their own format, and so do all fields that Toolrack does not know.
 //!
-//! To find the members that set a field, the merge leaves each member out, parses the entry again and compares the
-//! fields. It also parses the merged entry, to check it.
+//! A member may have another name than the field that it sets. To find the members that set a field, the merge leaves
+//! each member out, parses the entry again and compares the fields. It also parses the merged entry, to check it.
 
 use std::collections::BTreeSet;
 
@@ -82,49 +82,56 @@ pub(super) struct ReturnedEntry<'a> {
 impl ReturnedEntry<'_> {
     /// Returns the new entry, in the format of `file`.
     pub(super) fn merged(&self, file: &dyn EditableFile) -> Result<Json, EditError> {
-        let current = decoded_fields(self.name, &Json::Object(self.entry_in_file.clone())).unwrap_or_default();
-        let (target, changed) = self.target_fields(&current);
-        let mut base = self.entry_in_file.clone();
-        self.copy_unknown(&mut base);
-        if changed.is_empty() {
-            return Ok(Json::Object(base));
+        let current_fields = decoded_fields(self.name, &Json::Object(self.entry_in_file.clone())).unwrap_or_default();
+        let (target_fields, changed_fields) = self.target_fields(&current_fields);
+        let mut new_entry = self.entry_in_file.clone();
+        self.copy_unknown(&mut new_entry);
+        if changed_fields.is_empty() {
+            return Ok(Json::Object(new_entry));
         }
-        let merge = Merge { name: self.name, current: &current, target: &target, changed: &changed };
+        let merge = Merge {
+            name: self.name,
+            current_fields: &current_fields,
+            target_fields: &target_fields,
+            changed_fields: &changed_fields,
+        };
         if !file.is_toolrack_entry(self.name) {
-            return merge.merge_for_other_program(file, base);
+            return merge.merge_for_other_program(file, new_entry);
         }
-        // The new entry must have the fields `target`. The merge in place is tried first, because it changes less.
-        let attempts = [merge.merge_in_place(base.clone()), merge.merge_in_own_format(base.clone())];
+        // The new entry must have exactly the target fields. The merge in place comes first, because it changes less.
+        let candidates = [merge.merge_in_place(new_entry.clone()), merge.merge_in_own_format(new_entry.clone())];
         let has_target_fields =
-            |merged: &Fields| decoded_fields(self.name, &Json::Object(merged.clone())).as_ref() == Some(&target);
-        Ok(Json::Object(attempts.into_iter().find(has_target_fields).unwrap_or_else(|| self.rewritten(base, &target))))
+            |merged: &Fields| decoded_fields(self.name, &Json::Object(merged.clone())).as_ref() == Some(&target_fields);
+        Ok(Json::Object(
+            candidates.into_iter().find(has_target_fields).unwrap_or_else(|| self.rewritten(new_entry, &target_fields)),
+        ))
     }
 
     /// Returns the fields of the new entry, and the names of the changed ones. A field that the user did not change
     /// stays as it is in the file. The view may show another value than the file, such as the folder of a project or
     /// the `enabled` of another file. The user did not write that value, so it does not go into this file.
-    fn target_fields(&self, current: &Fields) -> (Fields, BTreeSet<String>) {
+    fn target_fields(&self, current_fields: &Fields) -> (Fields, BTreeSet<String>) {
         // An entry that is not a valid server is compared as it is.
-        let parsed = |entry: &Json| {
+        let parse_fields = |entry: &Json| {
             decoded_fields(self.name, entry).or_else(|| normalized_fields(entry.clone())).unwrap_or_default()
         };
         let (shown_fields, sent_fields, revealed_fields) =
-            (parsed(self.shown_entry), parsed(self.sent_entry), parsed(self.revealed_entry));
-        let mut target = current.clone();
-        let mut changed = BTreeSet::new();
+            (parse_fields(self.shown_entry), parse_fields(self.sent_entry), parse_fields(self.revealed_entry));
+        let mut target = current_fields.clone();
+        let mut changed_fields = BTreeSet::new();
         for field in shown_fields.keys().chain(sent_fields.keys()) {
             let is_as_shown = shown_fields.get(field) == sent_fields.get(field);
-            if is_as_shown || current.get(field) == revealed_fields.get(field) {
+            if is_as_shown || current_fields.get(field) == revealed_fields.get(field) {
                 continue;
             }
-            changed.insert(field.clone());
+            changed_fields.insert(field.clone());
             // `drop` only gives both arms the same type.
             match revealed_fields.get(field) {
                 Some(value) => drop(target.insert(field.clone(), value.clone())),
                 None => drop(target.shift_remove(field)),
             }
         }
-        (target, changed)
+        (target, changed_fields)
     }
 
     /// Copies the members of the sent entry that are not fields of Toolrack into `base`.
@@ -147,43 +154,44 @@ impl ReturnedEntry<'_> {
     }
 }
 
-/// The change of an entry from the fields `current` to the fields `target`, in Toolrack's format.
+/// The change of an entry from the current fields to the target fields, all in Toolrack's format.
 struct Merge<'a> {
     name: &'a str,
     /// The fields of the entry in the file.
-    current: &'a Fields,
+    current_fields: &'a Fields,
     /// The fields that the entry shall have.
-    target: &'a Fields,
+    target_fields: &'a Fields,
     /// The names of the fields that the user changed.
-    changed: &'a BTreeSet<String>,
+    changed_fields: &'a BTreeSet<String>,
 }
 
 impl Merge<'_> {
     /// Merges for the file of another program: converts the old and the new entry into that program's format, and
     /// applies to `base` the members in which they differ.
     fn merge_for_other_program(&self, file: &dyn EditableFile, mut base: Fields) -> Result<Json, EditError> {
-        let Self { current, target, changed, .. } = *self;
-        let is_changed = |group: &[&str]| group.iter().any(|field| changed.contains(*field));
+        let Self { current_fields, target_fields, changed_fields, .. } = *self;
+        let is_changed = |group: &[&str]| group.iter().any(|field| changed_fields.contains(*field));
         let is_affected = |field: &str| {
             let mut groups = FIELD_GROUPS.iter().filter(|group| group.contains(&field));
-            changed.contains(field) || groups.any(|group| *group == KIND_FIELDS || is_changed(group))
+            changed_fields.contains(field) || groups.any(|group| *group == KIND_FIELDS || is_changed(group))
         };
         let translate = |fields: &Fields| {
             let selected = fields.iter().filter(|(field, _)| is_affected(field));
             let selected: Fields = selected.map(|(field, value)| (field.clone(), value.clone())).collect();
             file.translated(self.name, &Json::Object(selected))
         };
-        let Json::Object(new) = translate(target)? else {
+        let Json::Object(new_members) = translate(target_fields)? else {
             return Err(file.unsafe_edit_error());
         };
         // If the format cannot express the old entry, every new member counts as changed.
-        let old = translate(current).ok().and_then(|old| old.as_object().cloned()).unwrap_or_default();
-        base.retain(|name, _| !old.contains_key(name) || new.contains_key(name));
-        base.extend(new.into_iter().filter(|(name, value)| old.get(name) != Some(value)));
+        let old_members =
+            translate(current_fields).ok().and_then(|members| members.as_object().cloned()).unwrap_or_default();
+        base.retain(|name, _| !old_members.contains_key(name) || new_members.contains_key(name));
+        base.extend(new_members.into_iter().filter(|(name, value)| old_members.get(name) != Some(value)));
         let merged = Json::Object(base);
         // The entry may have been written in a format other than this program's.
         if decoded_fields(self.name, &merged).is_none() {
-            file.translated(self.name, &Json::Object(target.clone()))
+            file.translated(self.name, &Json::Object(target_fields.clone()))
         } else {
             Ok(merged)
         }
@@ -191,9 +199,9 @@ impl Merge<'_> {
 
     /// Writes every changed field under its name in the file.
     fn merge_in_place(&self, mut base: Fields) -> Fields {
-        for field in self.changed {
+        for field in self.changed_fields {
             let find_key = |base: &Fields, name: &str| base.keys().find(|key| canonical(key) == name).cloned();
-            let value = self.target.get(field);
+            let value = self.target_fields.get(field);
             if field == "enabled"
                 && let Some(key) = find_key(&base, "disabled")
             {
@@ -207,7 +215,7 @@ impl Merge<'_> {
             let key = key.unwrap_or_else(|| field.clone());
             match value {
                 Some(value) => {
-                    let value = merge_value(base.get(&key), self.current.get(field), value);
+                    let value = merge_value(base.get(&key), self.current_fields.get(field), value);
                     base.insert(key, value);
                 }
                 None => drop(base.shift_remove(&key)),
@@ -218,23 +226,23 @@ impl Merge<'_> {
 
     /// Writes every changed field under Toolrack's name, with all other fields that the same members set.
     fn merge_in_own_format(&self, mut base: Fields) -> Fields {
-        let mut affected = self.changed.clone();
-        for field in self.changed {
+        let mut affected_fields = self.changed_fields.clone();
+        for field in self.changed_fields {
             for key in self.members_that_set(&base, field) {
                 let fields_without_key = self.fields_without(&base, &key).unwrap_or_default();
-                affected.extend(
-                    self.current
+                affected_fields.extend(
+                    self.current_fields
                         .keys()
-                        .filter(|field| fields_without_key.get(*field) != self.current.get(*field))
+                        .filter(|field| fields_without_key.get(*field) != self.current_fields.get(*field))
                         .cloned(),
                 );
                 base.shift_remove(&key);
             }
         }
         base.extend(
-            self.target
+            self.target_fields
                 .iter()
-                .filter(|(field, _)| affected.contains(*field))
+                .filter(|(field, _)| affected_fields.contains(*field))
                 .map(|(field, value)| (field.clone(), value.clone())),
         );
         base
@@ -242,13 +250,16 @@ impl Merge<'_> {
 
     /// Returns the members of `base` that set `field`: without one of them, the field would have another value.
     fn members_that_set(&self, base: &Fields, field: &str) -> Vec<String> {
-        let before = decoded_fields(self.name, &Json::Object(base.clone())).unwrap_or_default();
+        let fields_with_all = decoded_fields(self.name, &Json::Object(base.clone())).unwrap_or_default();
         let sets_field = |key: &&String| {
             // If the entry is not a server without this member, there is nothing to compare. The member may then set
             // each field that says what kind of server it is, unless the member has the name of another field.
-            let may_set = KIND_FIELDS.contains(&field) && !self.current.contains_key(&canonical(key));
-            let after = self.fields_without(base, key);
-            canonical(key) == field || after.map_or(may_set, |after| after.get(field) != before.get(field))
+            let may_set = KIND_FIELDS.contains(&field) && !self.current_fields.contains_key(&canonical(key));
+            let fields_without_member = self.fields_without(base, key);
+            canonical(key) == field
+                || fields_without_member.map_or(may_set, |fields_without_member| {
+                    fields_without_member.get(field) != fields_with_all.get(field)
+                })
         };
         base.keys().filter(sets_field).cloned().collect()
     }
@@ -263,10 +274,11 @@ impl Merge<'_> {
     }
 }
 
-/// Returns the new value of a member: `target`, merged into the present value `written`, which was parsed as `current`.
-/// In an object, only the members that differ change.
-fn merge_value(written: Option<&Json>, current: Option<&Json>, target: &Json) -> Json {
-    let (Some(Json::Object(written)), Some(Json::Object(current)), Json::Object(target)) = (written, current, target)
+/// Returns the new value of a member: `target`, merged into the present value `written_value`, which was parsed as
+/// `current`. In an object, only the members that differ change.
+fn merge_value(written_value: Option<&Json>, current: Option<&Json>, target: &Json) -> Json {
+    let (Some(Json::Object(written)), Some(Json::Object(current)), Json::Object(target)) =
+        (written_value, current, target)
     else {
         return target.clone();
     };

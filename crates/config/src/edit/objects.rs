@@ -33,7 +33,7 @@ impl JsonFile {
         // In version 1, `mcp.servers` is a server of that name, which has a `type`.
         let is_opencode_v2 = is_opencode && nested_servers.is_some_and(|servers| servers.node.text("type").is_none());
         let file = Self { document, root, is_opencode, is_opencode_v2, keys: None };
-        file.container()?;
+        file.servers_object()?;
         Ok(file)
     }
 
@@ -41,7 +41,7 @@ impl JsonFile {
     pub(super) fn open_at_keys(document: Document, keys: &[String]) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
         let file = Self { document, root, is_opencode: false, is_opencode_v2: false, keys: Some(keys.to_owned()) };
-        file.container()?;
+        file.servers_object()?;
         Ok(file)
     }
 
@@ -55,16 +55,16 @@ impl JsonFile {
     }
 
     /// Returns the object with the servers; `None` if the file has none yet.
-    fn container(&self) -> Result<Option<&Node>, EditError> {
+    fn servers_object(&self) -> Result<Option<&Node>, EditError> {
         let Some(root) = &self.root else {
             return Ok(None);
         };
         if let Some(keys) = &self.keys {
             return self.object_at(root, keys);
         }
-        match reader::container(&self.document, root) {
-            Ok(reader::Container::Under(node) | reader::Container::Root(node)) => Ok(Some(node)),
-            Ok(reader::Container::Missing) => Ok(None),
+        match reader::servers_object(&self.document, root) {
+            Ok(reader::ServersObject::Under(node) | reader::ServersObject::Root(node)) => Ok(Some(node)),
+            Ok(reader::ServersObject::Missing) => Ok(None),
             Err(problem) => Err(EditError::Unreadable(problem)),
         }
     }
@@ -100,10 +100,10 @@ impl JsonFile {
     }
 
     /// Returns the object with the servers, and the entry `name` in it.
-    fn container_and_member(&self, name: &str) -> Result<(&Node, &Member), EditError> {
-        let container = self.container()?.ok_or_else(|| super::EditableFile::unsafe_edit_error(self))?;
-        let member = container.get(name).ok_or_else(|| super::EditableFile::unsafe_edit_error(self))?;
-        Ok((container, member))
+    fn servers_object_and_member(&self, name: &str) -> Result<(&Node, &Member), EditError> {
+        let servers_object = self.servers_object()?.ok_or_else(|| super::EditableFile::unsafe_edit_error(self))?;
+        let member = servers_object.get(name).ok_or_else(|| super::EditableFile::unsafe_edit_error(self))?;
+        Ok((servers_object, member))
     }
 }
 
@@ -124,8 +124,8 @@ impl super::EditableFile for JsonFile {
     }
 
     fn names(&self) -> Vec<String> {
-        let container = self.container().ok().flatten();
-        let members = container.and_then(Node::members).unwrap_or_default();
+        let servers_object = self.servers_object().ok().flatten();
+        let members = servers_object.and_then(Node::members).unwrap_or_default();
         members.iter().map(|member| member.name.clone()).collect()
     }
 
@@ -146,22 +146,22 @@ impl super::EditableFile for JsonFile {
 
     fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError> {
         let key = if self.is_opencode { "mcp" } else { "mcpServers" };
-        Ok(match (self.container(), &self.root) {
+        Ok(match (self.servers_object(), &self.root) {
             (Ok(None), _) if let Some(keys) = &self.keys => self.insert_with_keys(keys, name, entry),
-            (Ok(Some(container)), _) => splice::insert(self.text(), container, name, entry),
+            (Ok(Some(servers_object)), _) => splice::insert(self.text(), servers_object, name, entry),
             (_, Some(root)) => splice::insert(self.text(), root, key, &json!({ name: entry })),
             (_, None) => splice::create(self.text(), &json!({ key: { name: entry } })),
         })
     }
 
     fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError> {
-        let (_, member) = self.container_and_member(name)?;
+        let (_, member) = self.servers_object_and_member(name)?;
         Ok(splice::replace(self.text(), member, entry))
     }
 
     fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String> {
         let (last_key, parents) = path.split_last()?;
-        let entry = &self.container_and_member(name).ok()?.1.node;
+        let entry = &self.servers_object_and_member(name).ok()?.1.node;
         let object = parents.iter().try_fold(entry, |node, name| Some(&node.get(name)?.node))?;
         object.members()?;
         Some(match (object.get(last_key), value) {
@@ -173,12 +173,12 @@ impl super::EditableFile for JsonFile {
     }
 
     fn remove(&self, name: &str) -> Result<String, EditError> {
-        let (container, member) = self.container_and_member(name)?;
-        Ok(splice::remove(self.text(), container, member))
+        let (servers_object, member) = self.servers_object_and_member(name)?;
+        Ok(splice::remove(self.text(), servers_object, member))
     }
 
     fn switch(&self, name: &str, enabled: bool) -> Result<String, EditError> {
-        let (_, member) = self.container_and_member(name)?;
+        let (_, member) = self.servers_object_and_member(name)?;
         let entry = &member.node;
         Ok(match (entry.get("enabled"), entry.get("disabled")) {
             (Some(field), _) => splice::replace(self.text(), field, &json!(enabled)),
@@ -204,7 +204,7 @@ impl super::EditableFile for JsonFile {
             return parts;
         }
         // If the outermost object has the servers, they are the members of `top`.
-        if let Ok(reader::Container::Under(node)) = reader::container(&self.document, root) {
+        if let Ok(reader::ServersObject::Under(node)) = reader::servers_object(&self.document, root) {
             remove_servers(&mut top, &node.to_json());
             add_parts(&mut parts, "server", node.to_json());
         }
@@ -235,7 +235,7 @@ fn remove_at(value: &mut Json, keys: &[String]) {
 /// Removes the object with the servers from `root`, the value of a file. It is the one that equals `servers`, at any of
 /// the places where a file can list its servers.
 fn remove_servers(root: &mut Json, servers: &Json) {
-    for path in reader::CONTAINERS {
+    for path in reader::SERVERS_KEYS {
         let Some((last, parents)) = path.split_last() else {
             continue;
         };

@@ -47,14 +47,14 @@ pub(crate) struct Plan {
 fn open(path: &Path, servers_location: &ServersLocation) -> Result<(Box<dyn EditableFile>, Option<String>), EditError> {
     let document = Document::read_up_to(path, MAX_BYTES).map_err(EditError::Unreadable)?;
     // `text` lacks the byte order mark, which `restore_byte_order_mark` adds again.
-    let before = document.as_ref().map(|document| document.restore_byte_order_mark(&document.text));
+    let original_text = document.as_ref().map(|document| document.restore_byte_order_mark(&document.text));
     let document = document.unwrap_or_else(|| Document::new(Some(path.to_owned()), ""));
     let file: Box<dyn EditableFile> = match servers_location {
         ServersLocation::Under(keys) => Box::new(objects::JsonFile::open_at_keys(document, keys)?),
         ServersLocation::OpenCode => Box::new(objects::JsonFile::open_opencode(document)?),
         ServersLocation::Codex => Box::new(toml::TomlFile::open_codex(document)?),
     };
-    Ok((file, before))
+    Ok((file, original_text))
 }
 
 /// Returns the entry `name` of the file at `path`, as it is written.

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-/// The order in which the fields of a new entry are written, as people write them; all other fields follow.
+/// The usual order of the fields of an entry, in which a new entry is written. All other fields follow.
 const FIELD_ORDER: &[&str] = &["name", "type", "transport", "command", "args", "cwd", "env", "url", "headers"];
 
 /// A list of scalars that fits into this many characters stays on one line.
@@ -68,6 +68,7 @@ pub(super) fn value(value: &Json, style: &Style, layout: &Layout) -> String {
     }
 }
 
+/// Returns the items of an object or a list between its brackets.
 fn enclosed(open: char, close: char, style: &Style, layout: &Layout, items: impl Fn(&Layout) -> Vec<String>) -> String {
     match layout {
         Layout::OneLine => {

@@ -30,9 +30,9 @@ pub struct Revision<'a> {
 /// are never shown, and stay, too. A changed field is written in place, under the name and in the form that it
 /// has in the file; if that form cannot express the new value, it is written in Toolrack's own form.
 ///
-/// A text with `***` keeps the value that the file has at the same place, so that the editor needs no secret and none
-/// gets lost. It is an error if the file has no such value or more than one candidate, or if [`add`](super::add())
-/// would refuse the entry. An entry with errors, which the editor could not show, is replaced as a whole.
+/// A text with `***` keeps the value that the file has at the same place, so the editor needs no secrets. It is an
+/// error if the file has no such value or more than one candidate, or if [`add`](super::add()) would refuse the entry.
+/// An entry with errors, which the editor could not show, is replaced as a whole.
 ///
 /// Blocks up to 5 s while another process edits the file.
 ///
@@ -49,24 +49,24 @@ pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options
         if revision.shown_hash.is_some_and(|shown_hash| shown_hash != hash(&raw_entry.node)) {
             return Err(EditError::Changed { name: name.to_owned(), path: file.path() });
         }
-        let mut revealed = revision.entry.clone();
+        let mut revealed_entry = revision.entry.clone();
         let (Some((current, _)), Json::Object(members)) = (merge::decode_entry(name, raw_entry.node), &entry_in_file)
         else {
             // The entry in the file is broken, so no hidden value can come from there.
-            hidden::refuse_hidden(name, &revealed)?;
-            warnings = check(name, &revealed)?;
-            return file.replace(name, &file.translated(name, &revealed)?);
+            hidden::refuse_hidden(name, &revealed_entry)?;
+            warnings = check(name, &revealed_entry)?;
+            return file.replace(name, &file.translated(name, &revealed_entry)?);
         };
-        hidden::reveal(name, &mut revealed, &redact(&current), &redact::proposal(&current))?;
-        warnings = check(name, &revealed)?;
-        let returned = ReturnedEntry {
+        hidden::reveal(name, &mut revealed_entry, &redact(&current), &redact::proposal(&current))?;
+        warnings = check(name, &revealed_entry)?;
+        let returned_entry = ReturnedEntry {
             name,
             entry_in_file: members,
             shown_entry: revision.shown,
             sent_entry: revision.entry,
-            revealed_entry: &revealed,
+            revealed_entry: &revealed_entry,
         };
-        change_members(file, name, members, &returned.merged(file)?)
+        change_members(file, name, members, &returned_entry.merged(file)?)
     })?;
     Ok(Edited { warnings, ..edited })
 }

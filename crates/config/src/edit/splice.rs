@@ -129,23 +129,23 @@ pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
     }
 }
 
-/// Shortens the object that begins at `open` to `{}`, if only white space is left in it.
-fn tidy_empty(text: &str, open: usize) -> String {
-    let inside = &text[open + 1..];
-    let rest = inside.trim_start();
-    if rest.starts_with('}') { format!("{}{rest}", &text[..open + 1]) } else { text.to_owned() }
+/// Shortens the object that begins at `object_start` to `{}`, if only white space is left in it.
+fn tidy_empty(text: &str, object_start: usize) -> String {
+    let text_inside = &text[object_start + 1..];
+    let rest = text_inside.trim_start();
+    if rest.starts_with('}') { format!("{}{rest}", &text[..object_start + 1]) } else { text.to_owned() }
 }
 
 /// Returns `text` without `cuts`, which may overlap.
 fn cut(text: &str, mut cuts: Vec<Range<usize>>) -> String {
     cuts.sort_by_key(|cut| cut.start);
-    let mut out = String::with_capacity(text.len());
-    let mut copied = 0;
+    let mut remaining_text = String::with_capacity(text.len());
+    let mut copied_up_to = 0;
     for cut in cuts {
-        out.push_str(&text[copied..cut.start.max(copied)]);
-        copied = cut.end.max(copied);
+        remaining_text.push_str(&text[copied_up_to..cut.start.max(copied_up_to)]);
+        copied_up_to = cut.end.max(copied_up_to);
     }
-    out + &text[copied..]
+    remaining_text + &text[copied_up_to..]
 }
 
 /// Returns the white space with which the line of `offset` begins, up to `offset`.
@@ -158,15 +158,15 @@ fn indent_at(text: &str, offset: usize) -> &str {
 /// Returns the indentation before `offset`; `None` if anything else is before it on its line.
 fn indent_if_first_on_line(text: &str, offset: usize) -> Option<&str> {
     let indent = indent_at(text, offset);
-    let before = text[..offset].strip_suffix(indent)?;
-    before.ends_with('\n').then_some(indent)
+    let text_before_indent = text[..offset].strip_suffix(indent)?;
+    text_before_indent.ends_with('\n').then_some(indent)
 }
 
 /// Returns the position before the line end that precedes `line_start`.
 fn before_newline(text: &str, line_start: usize) -> usize {
-    let before = &text[..line_start];
-    let before = before.strip_suffix('\n').unwrap_or(before);
-    before.strip_suffix('\r').unwrap_or(before).len()
+    let text_before = &text[..line_start];
+    let text_before = text_before.strip_suffix('\n').unwrap_or(text_before);
+    text_before.strip_suffix('\r').unwrap_or(text_before).len()
 }
 
 /// Returns the length of the rest of the line after `offset`. `None` if the rest has more than white space and a
@@ -174,14 +174,15 @@ fn before_newline(text: &str, line_start: usize) -> usize {
 fn line_rest_length(text: &str, offset: usize) -> Option<usize> {
     let line = text[offset..].split('\n').next().unwrap_or_default();
     let line = line.strip_suffix('\r').unwrap_or(line);
-    let rest = line.trim_start();
-    let is_comment = comment_length(rest).is_some_and(|length| {
-        let is_closed = rest.starts_with("//") || (length >= "/**/".len() && rest[..length].ends_with("*/"));
-        is_closed && rest[length..].trim().is_empty()
+    let trimmed_line = line.trim_start();
+    let is_comment = comment_length(trimmed_line).is_some_and(|length| {
+        let is_closed =
+            trimmed_line.starts_with("//") || (length >= "/**/".len() && trimmed_line[..length].ends_with("*/"));
+        is_closed && trimmed_line[length..].trim().is_empty()
     });
     // A carriage return alone ends a comment too, so the text after it could be more than a comment.
     let is_whole_line = text.len() > offset + line.len() && !line.contains('\r');
-    (is_whole_line && (rest.is_empty() || is_comment)).then_some(line.len())
+    (is_whole_line && (trimmed_line.is_empty() || is_comment)).then_some(line.len())
 }
 
 /// Returns the position of the comma in `gap`, the text between two values. A comma in a comment does not count.

@@ -1,7 +1,7 @@
 //! Edits the entries (each configures one server) of TOML files: Toolrack's `[[defaults.mcp]]` and Codex's
 //! `[mcp_servers.name]`.
 //!
-//! toml_edit finds the positions; the text itself is spliced, because toml_edit changes line ends.
+//! toml_edit only finds the positions. The edits splice the text themselves, because toml_edit changes line ends.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub(super) struct TomlFile {
 
 /// The format of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum EntryFormat {
     /// Toolrack's own: `[[defaults.mcp]]` with a member `name`.
     Toolrack,
     /// `[mcp_servers.name]`.
@@ -31,12 +31,12 @@ enum Form {
 
 /// An entry of the file.
 struct Entry<'a> {
-    form: Form,
+    format: EntryFormat,
     name: &'a str,
     body: Body<'a>,
 }
 
-/// How the members of an entry are written.
+/// The way in which the members of an entry are written.
 enum Body<'a> {
     /// A table with a header, and tables below it.
     Table(&'a Table),
@@ -84,17 +84,18 @@ impl TomlFile {
         Ok(Self { is_codex: true, ..Self::open(document)? })
     }
 
+    /// Returns the entries of both formats.
     fn entries(&self) -> Vec<Entry<'_>> {
         let mut entries = Vec::new();
         match self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")) {
             Some(Item::ArrayOfTables(tables)) => entries.extend(tables.iter().filter_map(|table| {
                 let name = table.get("name")?.as_str()?;
-                Some(Entry { form: Form::Toolrack, name, body: Body::Table(table) })
+                Some(Entry { format: EntryFormat::Toolrack, name, body: Body::Table(table) })
             })),
             Some(Item::Value(Value::Array(values))) => entries.extend(values.iter().filter_map(|value| {
                 let table = value.as_inline_table()?;
                 let name = table.get("name")?.as_str()?;
-                Some(Entry { form: Form::Toolrack, name, body: Body::Inline(table, None) })
+                Some(Entry { format: EntryFormat::Toolrack, name, body: Body::Inline(table, None) })
             })),
             _ => {}
         }
@@ -106,7 +107,7 @@ impl TomlFile {
                 Item::Value(Value::InlineTable(table)) => Body::Inline(table, key_span),
                 _ => Body::Unsupported,
             };
-            entries.push(Entry { form: Form::Codex, name, body });
+            entries.push(Entry { format: EntryFormat::Codex, name, body });
         }
         entries
     }
@@ -124,48 +125,49 @@ impl TomlFile {
 
     /// Returns the format of a new entry, derived from the file's name or from the servers in it. It is an error if
     /// neither shows the format.
-    fn form(&self) -> Result<Form, EditError> {
+    fn new_entry_format(&self) -> Result<EntryFormat, EditError> {
         if self.is_codex {
-            return Ok(Form::Codex);
+            return Ok(EntryFormat::Codex);
         }
         let path = super::EditableFile::path(self);
         let has_file_name = |name: &str| path.file_name().is_some_and(|file| file == name);
         let has_defaults = self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")).is_some();
         if has_file_name("toolrack.toml") || (has_defaults && !self.has_codex_servers()) {
-            return Ok(Form::Toolrack);
+            return Ok(EntryFormat::Toolrack);
         }
         let is_codex = has_file_name("config.toml") && path.parent().is_some_and(|folder| folder.ends_with(".codex"));
-        if self.has_codex_servers() || is_codex { Ok(Form::Codex) } else { Err(EditError::UnknownForm { path }) }
+        if self.has_codex_servers() || is_codex { Ok(EntryFormat::Codex) } else { Err(EditError::UnknownForm { path }) }
     }
 
     /// Returns the members of `entry` that are not `null`, in the order in which they are written. It is an error if
     /// TOML cannot express one of the values.
-    fn rendered(&self, form: Form, name: &str, entry: &Json) -> Result<Vec<(String, Value)>, EditError> {
-        let entry_name = (form == Form::Toolrack).then(|| Json::from(name));
+    fn rendered(&self, format: EntryFormat, name: &str, entry: &Json) -> Result<Vec<(String, Value)>, EditError> {
+        let entry_name = (format == EntryFormat::Toolrack).then(|| Json::from(name));
         let mut fields: Vec<(&str, &Json)> = entry_name.iter().map(|name| ("name", name)).collect();
         let entry_fields = entry.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
         // In Toolrack's format, `name` is the name of the entry, and cannot be another field.
-        fields.extend(entry_fields.filter(|(name, _)| form != Form::Toolrack || *name != "name"));
+        fields.extend(entry_fields.filter(|(name, _)| format != EntryFormat::Toolrack || *name != "name"));
         fields.sort_by_key(|(name, _)| render::rank(name));
-        let mut out = Vec::with_capacity(fields.len());
+        let mut rendered_members = Vec::with_capacity(fields.len());
         for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
-            out.push((name.to_owned(), to_toml(value).ok_or_else(|| super::EditableFile::unsafe_edit_error(self))?));
+            rendered_members
+                .push((name.to_owned(), to_toml(value).ok_or_else(|| super::EditableFile::unsafe_edit_error(self))?));
         }
-        Ok(out)
+        Ok(rendered_members)
     }
 
     /// Returns the lines of a new table.
-    fn new_table(&self, form: Form, name: &str, entry: &Json) -> Result<String, EditError> {
+    fn new_table(&self, format: EntryFormat, name: &str, entry: &Json) -> Result<String, EditError> {
         let newline = self.newline();
-        let header = match form {
-            Form::Toolrack => "[[defaults.mcp]]".to_owned(),
-            Form::Codex => format!("[mcp_servers.{}]", toml_edit::Key::new(name).display_repr()),
+        let header = match format {
+            EntryFormat::Toolrack => "[[defaults.mcp]]".to_owned(),
+            EntryFormat::Codex => format!("[mcp_servers.{}]", toml_edit::Key::new(name).display_repr()),
         };
-        let mut out = header + newline;
-        for (name, value) in self.rendered(form, name, entry)? {
-            out.push_str(&format!("{} = {value}{newline}", toml_edit::Key::new(name).display_repr()));
+        let mut table_text = header + newline;
+        for (name, value) in self.rendered(format, name, entry)? {
+            table_text.push_str(&format!("{} = {value}{newline}", toml_edit::Key::new(name).display_repr()));
         }
-        Ok(out)
+        Ok(table_text)
     }
 
     /// Returns the text with the member `name` of `body` set to `value`, in its place or after all other members.
@@ -254,11 +256,11 @@ impl TomlFile {
     }
 
     /// Returns the position of a new table of this form: after the last such table, or at the end of the file.
-    fn insert_position(&self, form: Form) -> usize {
+    fn insert_position(&self, format: EntryFormat) -> usize {
         let mut blocks = Vec::new();
-        let tables = match form {
-            Form::Toolrack => self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")),
-            Form::Codex => self.parsed.get("mcp_servers"),
+        let tables = match format {
+            EntryFormat::Toolrack => self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")),
+            EntryFormat::Codex => self.parsed.get("mcp_servers"),
         };
         collect_item(tables, &self.document.text, &mut blocks);
         blocks.into_iter().map(|block| block.end).max().unwrap_or(self.document.text.len())
@@ -275,7 +277,7 @@ impl super::EditableFile for TomlFile {
     }
 
     fn is_toolrack_file(&self) -> bool {
-        self.form().is_ok_and(|form| form == Form::Toolrack)
+        self.new_entry_format().is_ok_and(|format| format == EntryFormat::Toolrack)
     }
 
     fn names(&self) -> Vec<String> {
@@ -283,14 +285,14 @@ impl super::EditableFile for TomlFile {
     }
 
     fn is_toolrack_entry(&self, name: &str) -> bool {
-        self.entry(name).is_ok_and(|entry| entry.form == Form::Toolrack)
+        self.entry(name).is_ok_and(|entry| entry.format == EntryFormat::Toolrack)
     }
 
     fn translated(&self, name: &str, entry: &Json) -> Result<Json, EditError> {
-        let form = self.entry(name).map_or_else(|_| self.form(), |entry| Ok(entry.form))?;
-        match form {
-            Form::Toolrack => Ok(entry.clone()),
-            Form::Codex => foreign::for_codex(entry).map_err(|field| EditError::Foreign {
+        let format = self.entry(name).map_or_else(|_| self.new_entry_format(), |entry| Ok(entry.format))?;
+        match format {
+            EntryFormat::Toolrack => Ok(entry.clone()),
+            EntryFormat::Codex => foreign::for_codex(entry).map_err(|field| EditError::Foreign {
                 path: self.path(),
                 program: "Codex",
                 field,
@@ -300,9 +302,9 @@ impl super::EditableFile for TomlFile {
 
     fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError> {
         let (text, newline) = (self.text(), self.newline());
-        let form = self.form()?;
-        let table = self.new_table(form, name, entry)?;
-        let position = self.insert_position(form);
+        let format = self.new_entry_format()?;
+        let table = self.new_table(format, name, entry)?;
+        let position = self.insert_position(format);
         let mut new_text = text[..position].to_owned();
         if !new_text.is_empty() && !new_text.ends_with('\n') {
             new_text.push_str(newline);
@@ -319,17 +321,17 @@ impl super::EditableFile for TomlFile {
         let old_entry = self.entry(name)?;
         match old_entry.body {
             Body::Table(table) => {
-                let table_text = self.new_table(old_entry.form, name, entry)?;
+                let table_text = self.new_table(old_entry.format, name, entry)?;
                 let blocks = self.blocks(table);
-                let (first, others) = blocks.split_first().ok_or_else(|| self.unsafe_edit_error())?;
-                let others: Vec<Block> = others.iter().map(|block| with_blank_line(text, block)).collect();
-                let mut new_text = cut(text, &others);
-                new_text.replace_range(first.clone(), &table_text);
+                let (first_block, other_blocks) = blocks.split_first().ok_or_else(|| self.unsafe_edit_error())?;
+                let other_blocks: Vec<Block> = other_blocks.iter().map(|block| with_blank_line(text, block)).collect();
+                let mut new_text = cut(text, &other_blocks);
+                new_text.replace_range(first_block.clone(), &table_text);
                 Ok(new_text)
             }
             Body::Inline(table, _) => {
                 let span = table.span().ok_or_else(|| self.unsafe_edit_error())?;
-                let table: InlineTable = self.rendered(old_entry.form, name, entry)?.into_iter().collect();
+                let table: InlineTable = self.rendered(old_entry.format, name, entry)?.into_iter().collect();
                 Ok(format!("{}{table}{}", &text[..span.start], &text[span.end..]))
             }
             Body::Unsupported => Err(self.unsafe_edit_error()),
@@ -339,7 +341,7 @@ impl super::EditableFile for TomlFile {
     fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String> {
         let (last_key, parents) = path.split_last()?;
         let entry = self.entry(name).ok()?;
-        if entry.form == Form::Toolrack && path == ["name"] {
+        if entry.format == EntryFormat::Toolrack && path == ["name"] {
             // The entry was found by its `name`, so it has this value already.
             return Some(self.text().to_owned());
         }
@@ -408,19 +410,19 @@ impl super::EditableFile for TomlFile {
     }
 }
 
-/// Adds to `out` the block of `table`, if it has a header, and the blocks of all tables below it.
-fn collect_blocks(table: &Table, text: &str, out: &mut Vec<Block>) {
+/// Adds to `blocks` the block of `table`, if it has a header, and the blocks of all tables below it.
+fn collect_blocks(table: &Table, text: &str, blocks: &mut Vec<Block>) {
     if let Some(header) = header(table, text) {
         let end = content_end(table).max(header.end);
-        out.push(line_start(text, header.start)..line_end(text, end));
+        blocks.push(line_start(text, header.start)..line_end(text, end));
     }
-    table.iter().for_each(|(_, item)| collect_item(Some(item), text, out));
+    table.iter().for_each(|(_, item)| collect_item(Some(item), text, blocks));
 }
 
-fn collect_item(item: Option<&Item>, text: &str, out: &mut Vec<Block>) {
+fn collect_item(item: Option<&Item>, text: &str, blocks: &mut Vec<Block>) {
     match item {
-        Some(Item::Table(table)) => collect_blocks(table, text, out),
-        Some(Item::ArrayOfTables(tables)) => tables.iter().for_each(|table| collect_blocks(table, text, out)),
+        Some(Item::Table(table)) => collect_blocks(table, text, blocks),
+        Some(Item::ArrayOfTables(tables)) => tables.iter().for_each(|table| collect_blocks(table, text, blocks)),
         _ => {}
     }
 }
@@ -442,24 +444,26 @@ fn content_end(table: &Table) -> usize {
 
 /// Extends `block` by the blank line before it, if there is one.
 fn with_blank_line(text: &str, block: &Block) -> Block {
-    let before = &text[..block.start];
-    let blank_line_bytes = if before.ends_with("\r\n\r\n") { 2 } else { usize::from(before.ends_with("\n\n")) };
+    let text_before = &text[..block.start];
+    let blank_line_bytes =
+        if text_before.ends_with("\r\n\r\n") { 2 } else { usize::from(text_before.ends_with("\n\n")) };
     block.start - blank_line_bytes..block.end
 }
 
 /// Returns `text` without `blocks`, which must be in order.
 fn cut(text: &str, blocks: &[Block]) -> String {
-    let mut out = text.to_owned();
+    let mut remaining_text = text.to_owned();
     for block in blocks.iter().rev() {
-        out.replace_range(block.clone(), "");
+        remaining_text.replace_range(block.clone(), "");
     }
-    out
+    remaining_text
 }
 
 fn ends_with_blank_line(text: &str) -> bool {
     text.ends_with("\n\n") || text.ends_with("\n\r\n")
 }
 
+/// Returns the position of the first byte of the line that contains `offset`.
 fn line_start(text: &str, offset: usize) -> usize {
     text[..offset].rfind('\n').map_or(0, |newline| newline + 1)
 }

@@ -41,8 +41,8 @@ pub(super) fn follow_links(path: &Path) -> Result<PathBuf, EditError> {
 /// Runs `edit` while no other Toolrack process edits a file in the folder of `path`. Creates the folder if it does not
 /// exist.
 ///
-/// The folder is locked, not the file: when a file is replaced, the lock stays with the old file. And a folder needs no
-/// additional lock file.
+/// The lock is on the folder and not on the file, because a lock on a replaced file stays with the old file. It needs
+/// no additional lock file.
 pub(super) fn with_lock<T>(path: &Path, edit: impl FnOnce() -> Result<T, EditError>) -> Result<T, EditError> {
     with_lock_within(LOCK_TIMEOUT, path, edit)
 }
@@ -82,14 +82,14 @@ fn with_lock_within<T>(
 /// Replaces the content of `path` in one step. An existing file keeps its permissions; a new file is readable only by
 /// its owner.
 ///
-/// If the content of the file is no longer `before` (`None` if the file did not exist), leaves the file as it is and
-/// returns `false`: a program that does not use the lock has written it. The check comes right before the rename,
-/// because a change between the two would be lost.
-pub(super) fn replace_if_unchanged(path: &Path, before: Option<&str>, text: &str) -> Result<bool, EditError> {
+/// `old_text` is the expected content, or `None` for a file that does not exist. If the content differs, leaves the
+/// file as it is and returns `false`: a program without the lock has written it. The check comes right before the
+/// rename, because a change between the two would be lost.
+pub(super) fn replace_if_unchanged(path: &Path, old_text: Option<&str>, new_text: &str) -> Result<bool, EditError> {
     let write = || -> io::Result<bool> {
         let mut file = open_replacement(path)?;
-        file.write_all(text.as_bytes())?;
-        if !is_unchanged(path, before)? {
+        file.write_all(new_text.as_bytes())?;
+        if !is_unchanged(path, old_text)? {
             file.discard()?;
             return Ok(false);
         }
@@ -113,20 +113,20 @@ fn open_replacement(path: &Path) -> io::Result<AtomicWriteFile> {
     {
         use atomic_write_file::unix::OpenOptionsExt as _;
         use std::os::unix::fs::OpenOptionsExt as _;
-        // Only the permissions of a file are kept. Another process may have put a link here meanwhile, and the
-        // permissions of a link itself let every user write.
+        // Keeps the permissions only of a file. Another process may have put a link here meanwhile, and the permissions
+        // of a link itself let every user write.
         let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
         options.mode(0o600).preserve_mode(is_file);
     }
     options.open(path)
 }
 
-/// Returns whether the content of `path` is still `before`.
-pub(super) fn is_unchanged(path: &Path, before: Option<&str>) -> io::Result<bool> {
-    match (fs::read(path), before) {
-        (Ok(bytes), Some(before)) => Ok(bytes == before.as_bytes()),
+/// Returns whether the content of `path` is still `old_text`.
+pub(super) fn is_unchanged(path: &Path, old_text: Option<&str>) -> io::Result<bool> {
+    match (fs::read(path), old_text) {
+        (Ok(bytes), Some(old_text)) => Ok(bytes == old_text.as_bytes()),
         (Ok(_), None) => Ok(false),
-        (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Ok(before.is_none()),
+        (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Ok(old_text.is_none()),
         (Err(error), _) => Err(error),
     }
 }

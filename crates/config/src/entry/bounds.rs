@@ -35,7 +35,7 @@ pub(super) fn read_timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeo
 pub(super) fn read_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, is_selected: impl Fn(&Row) -> bool) {
     for row in ENTRY.rows.iter().filter(|row| is_selected(row)) {
         let setting = match row.sets {
-            Some(SpecSetting::Same(key)) => ENTRY.row(key).and_then(|row| row.sets),
+            Some(SpecSetting::SameAs(key)) => ENTRY.row(key).and_then(|row| row.sets),
             setting => setting,
         };
         if let Some(SpecSetting::Field(field)) = setting {

@@ -17,7 +17,7 @@ use crate::{
 /// The longest time that can be configured.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The fields of one entry that are not read yet. Fields that are `null` count as absent.
+/// Reads the fields of one entry, and knows which of them are not read yet. Fields that are `null` count as absent.
 ///
 /// If a name is given twice, the first field that is not `null` is used; [`decode`](super::decode) has already reported
 /// the error.
@@ -25,7 +25,7 @@ pub(super) const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) struct Fields<'m, 'r, 'd> {
     /// The rows of the fields.
     table: &'static Table,
-    /// Each with its name in the form of [`canonical`].
+    /// The fields that are not read yet, each with its name in the form of [`canonical`].
     remaining: Vec<(String, &'m Member)>,
     report: &'r mut Report<'d>,
 }
@@ -102,15 +102,15 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
     /// Takes the field `key`, under any of its names. Two of them are an error, because they mean the same field.
     pub(super) fn take(&mut self, key: &str) -> Option<Field<'m>> {
         let row = self.row(key)?;
-        let mut taken: Option<Field<'m>> = None;
+        let mut taken_field: Option<Field<'m>> = None;
         for (_, member) in self.remaining.extract_if(.., |(name, _)| row.is_called(name)) {
-            if let Some(first) = taken {
+            if let Some(first) = taken_field {
                 self.report.report_two_names(first.name, member);
             } else {
-                taken = Some(Field::of(member));
+                taken_field = Some(Field::of(member));
             }
         }
-        taken
+        taken_field
     }
 
     /// Takes the field `name` where it is an object.
@@ -289,16 +289,16 @@ fn parse_duration(text: &str, unit: f64) -> Option<Duration> {
 /// `startup_timeout`.
 pub(crate) fn canonical(name: &str) -> String {
     // The capacity has room for a few underscores.
-    let mut out = String::with_capacity(name.len() + 4);
+    let mut canonical_name = String::with_capacity(name.len() + 4);
     let mut is_after_lower = false;
     for c in name.chars() {
         if c.is_ascii_uppercase() && is_after_lower {
-            out.push('_');
+            canonical_name.push('_');
         }
         is_after_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
-        out.push(if c == '-' { '_' } else { c.to_ascii_lowercase() });
+        canonical_name.push(if c == '-' { '_' } else { c.to_ascii_lowercase() });
     }
-    out
+    canonical_name
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reads `sandbox` of an entry: what the server, a child process, may read, change and connect to.
+//! Reads `sandbox` of an entry: the files and ports that the server, a child process, may use, and its limits.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     ports(&mut inner_fields, "connect", &mut sandbox.connect);
     ports(&mut inner_fields, "bind", &mut sandbox.bind);
     for row in SANDBOX.rows {
-        if let Some(SpecSetting::Confines(flag_in)) = row.sets
+        if let Some(SpecSetting::SandboxFlag(flag_in)) = row.sets
             && let Some(field) = inner_fields.take(row.key)
         {
             // A value that is no flag is an error, so no server runs with the default.
@@ -108,7 +108,7 @@ fn paths(fields: &mut Fields<'_, '_, '_>, name: &str) -> Vec<String> {
 /// Reads a list of ports, or `"any"`.
 fn ports(fields: &mut Fields<'_, '_, '_>, name: &str, ports: &mut Ports) {
     let Some(field) = fields.take(name) else { return };
-    let parsed = match &field.node.value {
+    let parsed_ports = match &field.node.value {
         Value::Text(word) if word == "any" => Some(Ports::Any),
         Value::List(items) if items.len() <= MAX_PORTS => {
             let port = |item: &crate::node::Node| match &item.value {
@@ -119,8 +119,8 @@ fn ports(fields: &mut Fields<'_, '_, '_>, name: &str, ports: &mut Ports) {
         }
         _ => None,
     };
-    match parsed {
-        Some(parsed) => *ports = parsed,
+    match parsed_ports {
+        Some(parsed_ports) => *ports = parsed_ports,
         None => drop(fields.report_invalid::<()>(field, "a list of TCP ports, such as `[443, 5432]`, or \"any\"")),
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) ->
         };
     }
     let has_url = fields.has("url");
-    // In a container, the image's own program runs if no other is named.
+    // A container needs no `command`: the image's own program runs by default.
     let problem = match (fields.has("command") || fields.has("container"), has_url) {
         (true, false) => return Some(TransportKind::Stdio),
         (false, true) => return Some(TransportKind::Http),
@@ -93,11 +93,13 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Stdio {
     };
     let args = fields.take("args").map(|field| fields.texts(field));
     let args = match (listed_args, args) {
-        (Some(listed), args) => Some(listed.into_iter().chain(args.into_iter().flatten()).collect::<Vec<_>>()),
+        (Some(listed_args), args) => {
+            Some(listed_args.into_iter().chain(args.into_iter().flatten()).collect::<Vec<_>>())
+        }
         (None, args) => args,
     };
     if let Some(field) = command_field
-        && ["http://", "https://"].iter().any(|start| starts_with_ignoring_case(command.trim_start(), start))
+        && ["http://", "https://"].iter().any(|scheme| starts_with_ignoring_case(command.trim_start(), scheme))
     {
         let message = format!("`{}` is an address, not a program: write it as `url`", field.name);
         fields.report().error(&field.node.span, field.name, message);
@@ -149,12 +151,12 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_span: &Range<usize>) -> Http {
     http
 }
 
-/// Returns what is wrong with the address of a server, in words that follow its name.
+/// Returns the mistake in the address of a server, as a text that continues the name of the field.
 fn url_problem(url: &str) -> Option<String> {
-    if !["http://", "https://", "$"].iter().any(|start| starts_with_ignoring_case(url.trim_start(), start)) {
+    if !["http://", "https://", "$"].iter().any(|prefix| starts_with_ignoring_case(url.trim_start(), prefix)) {
         return Some("must begin with `http://` or `https://`".to_owned());
     }
-    // What placeholders stand for is not known yet.
+    // The values of placeholders are not known yet.
     if url.contains('$') {
         return None;
     }
@@ -279,10 +281,11 @@ fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
     let env_vars = fields.take("env_vars");
     let env_vars: Vec<String> =
         env_vars.map(|field| fields.texts(field)).into_iter().flatten().map(|item| item.value).collect();
-    let safe_and = |names: Vec<String>| if names.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(names) };
-    let Some(field) = fields.take("inherit_env") else { return safe_and(env_vars) };
+    let inherit_safe_and =
+        |names: Vec<String>| if names.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(names) };
+    let Some(field) = fields.take("inherit_env") else { return inherit_safe_and(env_vars) };
     match &field.node.value {
-        Value::Text(word) if word == "safe" => safe_and(env_vars),
+        Value::Text(word) if word == "safe" => inherit_safe_and(env_vars),
         Value::Text(word) if word == "all" => InheritEnv::All,
         Value::Text(word) if word == "none" => {
             if !env_vars.is_empty() {

@@ -13,8 +13,8 @@ pub(super) struct Variables {
 
 /// Returns the variables of `text`.
 ///
-/// Comments, blank lines and the word `export` are ignored; a value may be in quotes, and in double quotes `\n` is a
-/// line break. Any other line is skipped. A `$` has no special meaning.
+/// Ignores comments, blank lines and the word `export`, and skips all other lines that set no variable. A value may be
+/// in quotes; in double quotes, `\n` is a line break. A `$` has no special meaning.
 pub(super) fn variables(text: &str) -> Variables {
     let mut last_values: Vec<(String, Option<String>)> = Vec::new();
     for (name, value) in text.lines().filter_map(variable) {
@@ -54,16 +54,16 @@ fn unquoted(value: &str) -> Option<String> {
     Some(value.split(" #").next().unwrap_or_default().trim_end().to_owned())
 }
 
-/// Returns the part of `rest` before the closing quote: the first double quote that no backslash escapes. The text
-/// after it is a comment, which may have quotes, too.
-fn before_closing_quote(rest: &str) -> Option<&str> {
+/// Returns the part of `quoted_text` before the closing quote: the first double quote that no backslash escapes. The
+/// text after it is a comment, which may have quotes, too.
+fn before_closing_quote(quoted_text: &str) -> Option<&str> {
     let mut is_escaped = false;
-    let end = rest.find(|c: char| {
+    let end = quoted_text.find(|c: char| {
         let is_end = c == '"' && !is_escaped;
         is_escaped = c == '\\' && !is_escaped;
         is_end
     })?;
-    Some(&rest[..end])
+    Some(&quoted_text[..end])
 }
 
 #[cfg(test)]

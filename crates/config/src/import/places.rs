@@ -13,7 +13,7 @@ use crate::{
 pub(super) struct SourceFile {
     pub(super) client: Client,
     pub(super) path: PathBuf,
-    /// The folder that `${workspaceFolder}` in the file means, and that relative paths start from.
+    /// The folder for `${workspaceFolder}` and for relative paths in the file.
     pub(super) folder: PathBuf,
     /// The working folder.
     pub(super) cwd: PathBuf,

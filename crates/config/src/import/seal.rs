@@ -22,8 +22,8 @@ const FIELDS: &[&str] = &["env", "headers", "url", "oauth", "args", "command", "
 /// The fields of `oauth`, and of `idp` in it, whose whole value is a secret.
 const OAUTH_SECRETS: &[&str] = &["client_secret", "private_key", "assertion"];
 
-/// Takes the name of a field and a secret in it, and returns the placeholder for the secret.
-type Store<'s> = dyn FnMut(&str, String) -> String + 's;
+/// Stores a secret. Takes the name of a field and the secret in it, and returns the placeholder for the secret.
+type StoreSecret<'s> = dyn FnMut(&str, String) -> String + 's;
 
 /// Replaces each literal secret of `entry` by the placeholder that `store` returns. These are secrets:
 ///
@@ -31,7 +31,7 @@ type Store<'s> = dyn FnMut(&str, String) -> String + 's;
 /// - passwords and secret parameters in addresses
 /// - tokens of well-known services
 /// - the secrets of a sign-in
-fn seal(entry: &mut Json, store: &mut Store<'_>) {
+fn seal(entry: &mut Json, store: &mut StoreSecret<'_>) {
     for key in FIELDS {
         for value in fields_called(entry, ENTRY, key) {
             match (*key, value) {
@@ -56,16 +56,16 @@ fn fields_called<'j>(object: &'j mut Json, table: &'static Table, key: &str) -> 
 }
 
 /// Seals the values of variables or headers: whole values, or parts of them.
-fn seal_named_values(values: &mut Json, store: &mut Store<'_>) {
+fn seal_named_values(values: &mut Json, store: &mut StoreSecret<'_>) {
     for (name, value) in values.as_object_mut().into_iter().flatten() {
         if let Json::String(text) = value {
-            let sealed = sealed_value(name, text, store);
-            *text = sealed.unwrap_or_else(|| sealed_parts(name, text, BareName::Placeholder, store));
+            let whole_value = sealed_value(name, text, store);
+            *text = whole_value.unwrap_or_else(|| sealed_parts(name, text, BareName::Placeholder, store));
         }
     }
 }
 
-fn seal_sign_in(oauth: &mut Json, store: &mut Store<'_>) {
+fn seal_sign_in(oauth: &mut Json, store: &mut StoreSecret<'_>) {
     for key in OAUTH_SECRETS {
         fields_called(oauth, OAUTH, key).for_each(|value| seal_whole_value(key, value, store));
     }
@@ -76,21 +76,22 @@ fn seal_sign_in(oauth: &mut Json, store: &mut Store<'_>) {
     }
 }
 
-fn seal_whole_value(field: &str, value: &mut Json, store: &mut Store<'_>) {
+fn seal_whole_value(field: &str, value: &mut Json, store: &mut StoreSecret<'_>) {
     if let Some(secret) = value.as_str().and_then(|text| literal_text(text, BareName::Literal)) {
         *value = store(field, secret).into();
     }
 }
 
 /// Seals the arguments of a program. The argument after an option such as `--api-key` is a secret as a whole.
-fn seal_arguments(arguments: &mut [Json], store: &mut Store<'_>) {
+fn seal_arguments(arguments: &mut [Json], store: &mut StoreSecret<'_>) {
     let texts: Vec<String> = arguments.iter().filter_map(Json::as_str).map(str::to_owned).collect();
     let spans_by_argument = mask::spans_of_arguments(texts.iter().map(String::as_str));
-    let sealed: Vec<String> = spans_by_argument
+    let sealed_arguments: Vec<String> = spans_by_argument
         .map(|(text, spans)| with_sealed_spans("argument", (text, spans), BareName::Literal, store))
         .collect();
-    for (argument, sealed) in arguments.iter_mut().filter(|argument| argument.is_string()).zip(sealed) {
-        *argument = sealed.into();
+    let string_arguments = arguments.iter_mut().filter(|argument| argument.is_string());
+    for (argument, sealed_argument) in string_arguments.zip(sealed_arguments) {
+        *argument = sealed_argument.into();
     }
 }
 
@@ -127,20 +128,20 @@ impl Sealed {
     /// Adds `value`, which the field `field` of `server` contains, under a free name; returns its placeholder.
     /// `used_names` are the names of the stored secrets.
     pub fn add(&mut self, server: &str, field: &str, value: String, used_names: &[String]) -> String {
-        let proposed = default_name(server, field);
+        let proposed_name = default_name(server, field);
         let is_free = |name: &str| {
             !used_names.iter().any(|used_name| used_name == name)
                 && self.secrets.iter().all(|secret| secret.name != name)
         };
         let numbered_name = |number: u32| {
             let suffix = format!("-{number}");
-            format!("{}{suffix}", &proposed[..proposed.len().min(MAX_NAME - suffix.len())])
+            format!("{}{suffix}", &proposed_name[..proposed_name.len().min(MAX_NAME - suffix.len())])
         };
-        let name = if is_free(&proposed) {
-            proposed.clone()
+        let name = if is_free(&proposed_name) {
+            proposed_name.clone()
         } else {
             // Some number is always free.
-            (2..).map(numbered_name).find(|name| is_free(name)).unwrap_or(proposed.clone())
+            (2..).map(numbered_name).find(|name| is_free(name)).unwrap_or(proposed_name.clone())
         };
         let placeholder = format!("${{secret:{name}}}");
         self.secrets.push(SealedSecret { field: field.to_owned(), name, value });
@@ -187,7 +188,7 @@ fn default_name(server: &str, field: &str) -> String {
 
 /// Returns `text`, the value of the variable or header `name`, replaced by a placeholder except for an authentication
 /// scheme before it. `None` if the value as a whole is not a secret.
-fn sealed_value(name: &str, text: &str, store: &mut Store<'_>) -> Option<String> {
+fn sealed_value(name: &str, text: &str, store: &mut StoreSecret<'_>) -> Option<String> {
     let (scheme, rest) = mask::split_scheme(text);
     let value = literal_text(rest, BareName::Placeholder)?;
     let is_token = || mask::secrets_of(&value).contains(&value);
@@ -195,7 +196,7 @@ fn sealed_value(name: &str, text: &str, store: &mut Store<'_>) -> Option<String>
 }
 
 /// Returns `text`, which is in the field `field`, with its secret parts replaced by placeholders.
-fn sealed_parts(field: &str, text: &str, bare_name: BareName, store: &mut Store<'_>) -> String {
+fn sealed_parts(field: &str, text: &str, bare_name: BareName, store: &mut StoreSecret<'_>) -> String {
     let text_and_spans = mask::spans_of_arguments([text]).next();
     text_and_spans
         .map_or_else(|| text.to_owned(), |text_and_spans| with_sealed_spans(field, text_and_spans, bare_name, store))
@@ -206,17 +207,17 @@ fn with_sealed_spans(
     field: &str,
     (text, spans): (&str, Vec<Range<usize>>),
     bare_name: BareName,
-    store: &mut Store<'_>,
+    store: &mut StoreSecret<'_>,
 ) -> String {
-    let mut out = String::new();
-    let mut copied = 0;
+    let mut sealed_text = String::new();
+    let mut copied_up_to = 0;
     for span in spans {
         let Some(value) = literal_text(&text[span.clone()], bare_name) else { continue };
-        out.push_str(&text[copied..span.start]);
-        out.push_str(&store(field, value));
-        copied = span.end;
+        sealed_text.push_str(&text[copied_up_to..span.start]);
+        sealed_text.push_str(&store(field, value));
+        copied_up_to = span.end;
     }
-    out + &text[copied..]
+    sealed_text + &text[copied_up_to..]
 }
 
 /// Returns the text without escapes. `None` if it contains a placeholder, is empty, or is `***`: that stands for a

@@ -1,4 +1,4 @@
-//! Says what Toolrack makes of each field in the entries of other programs.
+//! Lists the fields in the entries of other programs, each with its meaning for Toolrack.
 //!
 //! Names are in the comparable form of [`canonical`](crate::entry::canonical). Sources, read in November 2026:
 //!
@@ -15,7 +15,7 @@
 
 use super::Client;
 
-/// What Toolrack makes of a field of another program.
+/// The meaning of another program's field for Toolrack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// The transport of the server.
@@ -190,7 +190,7 @@ const QBIT: Table = &[("url", Meaning::Address(UrlTransport::Http)), ("timeout",
 
 /// Returns the meaning of the field `name` of `client`; `None` for an undocumented one.
 pub(super) fn meaning(client: Client, name: &str) -> Option<Meaning> {
-    fields(client).find(|(known, _)| *known == name).map(|(_, meaning)| meaning)
+    fields(client).find(|(field, _)| *field == name).map(|(_, meaning)| meaning)
 }
 
 /// Returns all fields of `client`, each with its meaning.
@@ -201,7 +201,7 @@ pub(super) fn fields(client: Client) -> impl Iterator<Item = (&'static str, Mean
 /// Returns the rank of an address field of `client`: its position in the table. Of several addresses, the one with the
 /// lowest rank is used.
 pub(super) fn address_rank(client: Client, name: &str) -> usize {
-    table_of(client).iter().position(|(known, _)| *known == name).unwrap_or(usize::MAX)
+    table_of(client).iter().position(|(field, _)| *field == name).unwrap_or(usize::MAX)
 }
 
 fn table_of(client: Client) -> Table {

@@ -12,7 +12,7 @@ use crate::placeholder::{BareName, closing_brace, is_variable_name, name_length}
 /// The maximum number of bytes of an input's description that a note repeats.
 const MAX_DESCRIPTION: usize = 100;
 
-/// Translates the texts of one entry, and notes what the user should know.
+/// Translates the texts of one entry, and collects notes for the user.
 pub(super) struct TextTranslator<'a> {
     origin: &'a Origin<'a>,
     pub(super) notes: Vec<String>,
@@ -26,7 +26,7 @@ enum Replacement {
     Secret(String),
     /// Text that is known already.
     Text(String),
-    /// The placeholder itself, which means the same to Toolrack.
+    /// The placeholder itself, because it has the same meaning in Toolrack.
     Unchanged,
     /// The same text, escaped, because Toolrack would take it for a placeholder.
     Escaped,
@@ -61,23 +61,29 @@ impl<'a> TextTranslator<'a> {
     /// the other program.
     pub(super) fn translate(&mut self, field: &str, text: &str, bare_name: BareName) -> String {
         let has_curly_placeholders = self.client() == Client::OpenCode;
-        let mut out = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(start) = rest.find(|c| c == '$' || (has_curly_placeholders && c == '{')) {
-            out.push_str(&rest[..start]);
-            rest = &rest[start..];
-            let length = match rest.starts_with('$') {
-                true => self.translate_dollar(field, rest, bare_name, &mut out),
-                false => self.translate_curly(field, rest, &mut out),
+        let mut translated_text = String::with_capacity(text.len());
+        let mut remaining_text = text;
+        while let Some(start) = remaining_text.find(|c| c == '$' || (has_curly_placeholders && c == '{')) {
+            translated_text.push_str(&remaining_text[..start]);
+            remaining_text = &remaining_text[start..];
+            let length = match remaining_text.starts_with('$') {
+                true => self.translate_dollar(field, remaining_text, bare_name, &mut translated_text),
+                false => self.translate_curly(field, remaining_text, &mut translated_text),
             };
-            rest = &rest[length..];
+            remaining_text = &remaining_text[length..];
         }
-        out + rest
+        translated_text + remaining_text
     }
 
     /// Translates the `$` at the beginning of `text`, and the placeholder that it begins. Returns the number of bytes
     /// that it has translated.
-    fn translate_dollar(&mut self, field: &str, text: &str, bare_name: BareName, out: &mut String) -> usize {
+    fn translate_dollar(
+        &mut self,
+        field: &str,
+        text: &str,
+        bare_name: BareName,
+        translated_text: &mut String,
+    ) -> usize {
         let inner = match self.client() {
             // opencode's placeholders begin at the brace.
             Client::OpenCode if split_curly(&text[1..]).is_some() => None,
@@ -87,20 +93,20 @@ impl<'a> TextTranslator<'a> {
         if let Some(inner) = inner {
             let length = inner.len() + "${}".len();
             match self.translate_braced(field, inner) {
-                Replacement::Variable(name) => out.push_str(&format!("${{{name}}}")),
-                Replacement::Secret(name) => out.push_str(&format!("${{secret:{name}}}")),
-                Replacement::Text(text) => out.push_str(&text.replace('$', "$$")),
-                Replacement::Unchanged => out.push_str(&text[..length]),
+                Replacement::Variable(name) => translated_text.push_str(&format!("${{{name}}}")),
+                Replacement::Secret(name) => translated_text.push_str(&format!("${{secret:{name}}}")),
+                Replacement::Text(text) => translated_text.push_str(&text.replace('$', "$$")),
+                Replacement::Unchanged => translated_text.push_str(&text[..length]),
                 Replacement::Escaped => {
-                    out.push('$');
-                    out.push_str(&text[..length]);
+                    translated_text.push('$');
+                    translated_text.push_str(&text[..length]);
                 }
             }
             return length;
         }
         let name = &text[1..][..name_length(&text[1..])];
         if matches!(self.client(), Client::Gemini | Client::Qbit) && !name.is_empty() {
-            out.push_str(&format!("${{{name}}}"));
+            translated_text.push_str(&format!("${{{name}}}"));
             return 1 + name.len();
         }
         let would_be_placeholder = text[1..].starts_with(['$', '{'])
@@ -111,7 +117,7 @@ impl<'a> TextTranslator<'a> {
                 self.client()
             ));
         }
-        out.push_str(if would_be_placeholder { "$$" } else { "$" });
+        translated_text.push_str(if would_be_placeholder { "$$" } else { "$" });
         1
     }
 
@@ -169,8 +175,8 @@ impl<'a> TextTranslator<'a> {
     /// Translates a placeholder for an input that VS Code asks the user for.
     fn translate_input(&mut self, field: &str, id: &str) -> Replacement {
         let input = self.origin.inputs.iter().find(|input| input.id == id);
-        let description = match input.map(|input| input.description.trim()).filter(|about| !about.is_empty()) {
-            Some(about) => format!(" ({})", clip(about, MAX_DESCRIPTION)),
+        let description = match input.map(|input| input.description.trim()).filter(|text| !text.is_empty()) {
+            Some(text) => format!(" ({})", clip(text, MAX_DESCRIPTION)),
             None => String::new(),
         };
         if input.is_some_and(|input| input.is_secret) {
@@ -196,8 +202,9 @@ impl<'a> TextTranslator<'a> {
         Replacement::Variable(format!("{name}:-{default}"))
     }
 
-    /// Uses a variable for a value that only the other program can find, and notes that the user has to set it.
-    /// `source` is the text that the variable is named after, and `description` describes the value in the note.
+    /// Replaces a placeholder by a variable, because only the other program can find the value, and notes that the user
+    /// has to set the variable. The name of the variable comes from `source`. The note describes the value as
+    /// `description`.
     fn variable_for(&mut self, field: &str, source: &str, description: &str) -> Replacement {
         let stem = Path::new(source).file_stem().map_or_else(|| source.into(), |stem| stem.to_string_lossy());
         let name = variable_name(&stem);
@@ -207,9 +214,9 @@ impl<'a> TextTranslator<'a> {
 
     /// Translates the `{` at the beginning of `text`, and the placeholder that it begins. Returns the number of bytes
     /// that it has translated.
-    fn translate_curly(&mut self, field: &str, text: &str, out: &mut String) -> usize {
+    fn translate_curly(&mut self, field: &str, text: &str, translated_text: &mut String) -> usize {
         let Some((kind, argument)) = split_curly(text) else {
-            out.push('{');
+            translated_text.push('{');
             return 1;
         };
         let replacement = match kind {
@@ -219,7 +226,7 @@ impl<'a> TextTranslator<'a> {
             _ => self.variable_for(field, argument, &format!("the content of `{argument}`")),
         };
         if let Replacement::Variable(name) = replacement {
-            out.push_str(&format!("${{{name}}}"));
+            translated_text.push_str(&format!("${{{name}}}"));
         }
         kind.len() + argument.len() + "{:}".len()
     }

@@ -1,5 +1,5 @@
-//! Translates an entry (the configuration of one server) of another program into an entry of Toolrack. `tables` says
-//! what each field means, and `texts` translates placeholders.
+//! Translates an entry (the configuration of one server) of another program into an entry of Toolrack. `tables` has the
+//! meaning of each field, and `texts` translates placeholders.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -86,20 +86,20 @@ impl Translation<'_> {
         if ServerName::new(name).is_ok() {
             return Cow::Borrowed(name);
         }
-        let to_usable =
+        let to_valid =
             |c: char| if c == '/' || for_line(c.encode_utf8(&mut [0; 4])) != c.to_string() { '-' } else { c };
-        let usable: String = name.trim().chars().map(to_usable).collect();
-        let usable = &usable[..usable.floor_char_boundary(ServerName::MAX_BYTES)];
-        if ServerName::new(usable).is_err() {
+        let valid_name: String = name.trim().chars().map(to_valid).collect();
+        let valid_name = &valid_name[..valid_name.floor_char_boundary(ServerName::MAX_BYTES)];
+        if ServerName::new(valid_name).is_err() {
             // `decode` will report the problem.
             return Cow::Borrowed(name);
         }
         let client = self.client();
         self.texts.note(format!("{client} calls it `{name}`, which is not a valid name in Toolrack"));
-        Cow::Owned(usable.to_owned())
+        Cow::Owned(valid_name.to_owned())
     }
 
-    /// Translates one member of the entry, as the table of the other program's fields says.
+    /// Translates one member of the entry, by its meaning in the table of the other program's fields.
     fn translate_field(&mut self, member: &Member) {
         let name = canonical(&member.name);
         let Some(meaning) = meaning(self.client(), &name) else {
@@ -127,6 +127,7 @@ impl Translation<'_> {
         }
     }
 
+    /// Notes for the user that an unknown field is not imported.
     fn leave_out_unknown(&mut self, member: &Member) {
         let similar = intended_name(&member.name, ["command", "args", "env", "url", "headers", "type"]);
         let why = match similar {
@@ -152,7 +153,7 @@ impl Translation<'_> {
     /// Adds `members` to Toolrack's field `name`, which is an object.
     fn merge(&mut self, name: &str, member: &Member, members: Vec<Member>) {
         match self.fields.iter_mut().find(|other| other.name == name).map(|other| &mut other.node.value) {
-            Some(Value::Map(known)) => known.extend(members),
+            Some(Value::Map(present_members)) => present_members.extend(members),
             Some(_) => self.note_left_out(&member.name, "another field sets it already"),
             None => self.fields.push(positioned_member(name, member, Value::Map(members))),
         }
@@ -239,8 +240,8 @@ impl Translation<'_> {
         let file = self.texts.file();
         let value = match (self.translated_value(&member.name, &member.node, BareName::Literal), member.node.as_text())
         {
-            (Value::Text(text), Some(written))
-                if file.from_project && !written.starts_with('{') && !is_full_or_placeholder(written) =>
+            (Value::Text(text), Some(original_text))
+                if file.from_project && !original_text.starts_with('{') && !is_full_or_placeholder(original_text) =>
             {
                 let folder: std::path::PathBuf =
                     file.folder.join(text).components().filter(|part| part.as_os_str() != ".").collect();
@@ -253,12 +254,12 @@ impl Translation<'_> {
         self.add("cwd", member, value);
     }
 
-    /// Reads an env file now. Toolrack does not read it again when the server starts.
+    /// Reads an env file. Toolrack reads it only now, and not again when the server starts.
     fn read_env_file(&mut self, member: &Member) {
-        let Some(written) = member.node.as_text() else {
+        let Some(path_text) = member.node.as_text() else {
             return self.note_left_out(&member.name, "it is not the name of a file");
         };
-        let path = self.texts.translate(&member.name, written, BareName::Literal);
+        let path = self.texts.translate(&member.name, path_text, BareName::Literal);
         if path.contains("${") {
             return self.note_left_out(&member.name, "only the other program can say which file it is");
         }
@@ -321,8 +322,9 @@ impl Translation<'_> {
 
     /// Adds the type of the server, if the entry has a type or an address. A server with a command needs none.
     fn add_type(&mut self) {
-        let has = |name: &str| self.fields.iter().any(|member| member.name == name);
-        let (has_command, url) = (has("command"), self.fields.iter().find(|member| member.name == "url").cloned());
+        let has_field = |name: &str| self.fields.iter().any(|member| member.name == name);
+        let (has_command, url) =
+            (has_field("command"), self.fields.iter().find(|member| member.name == "url").cloned());
         let Some(type_member) = self.type_member.take() else {
             // If the entry has both a program and an address, `decode` will report that.
             if let (false, Some(url), Some((_, transport))) = (has_command, &url, self.address) {

@@ -1,5 +1,5 @@
-//! Lists the forms that a secret may have in the output of other programs: unchanged, and in the encodings that programs
-//! use by default.
+//! Lists the forms that a secret may have in the output of other programs: unchanged, and in the encodings that
+//! programs use by default.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ pub(super) const MIN_SECRET: usize = 6;
 /// and in JSON, because its encoded form would be found by chance.
 pub(super) const MIN_ENCODED: usize = 8;
 
-/// The maximum number of bytes of a secret to search for in encoded form. A longer one is a document: programs break its
-/// encoding into lines, so no form on one line would be found.
+/// The maximum number of bytes of a secret to search for in encoded form. A longer one is a document: programs break
+/// its encoding into lines, so no form on one line would be found.
 const MAX_ENCODED: usize = 8 * 1024;
 
 /// The characters that are encoded in a query: all but the unreserved ones (RFC 3986, 2.3).
@@ -40,10 +40,10 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     // These characters are unchanged in JSON and in URLs.
     let is_plain = secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
     if !is_plain {
-        for style in STYLES {
+        for style in JSON_STYLES {
             let json_text = style.write(secret);
             // JSON inside a JSON string, by the same writer or a plain one.
-            forms.extend([style.write(&json_text), PLAIN.write(&json_text), json_text]);
+            forms.extend([style.write(&json_text), PLAIN_STYLE.write(&json_text), json_text]);
         }
         add_unescaped(secret, &mut forms);
     }
@@ -68,9 +68,9 @@ fn add_unescaped(secret: &str, forms: &mut BTreeSet<String>) {
     }
 }
 
-/// The choices of a program that writes JSON: which characters it escapes, and how.
+/// The way in which a program writes JSON: the characters that it escapes, and the form of the escapes.
 #[derive(Clone, Copy)]
-struct Style {
+struct JsonStyle {
     /// The characters that are written as `\u` and four digits.
     unicode_escaped: &'static str,
     /// Whether all characters outside of ASCII, and DEL, are written as `\u` and four digits too.
@@ -82,47 +82,48 @@ struct Style {
 }
 
 /// The style of JavaScript and Rust.
-const PLAIN: Style = Style { unicode_escaped: "", is_ascii_only: false, escapes_slash: false, has_upper_digits: false };
+const PLAIN_STYLE: JsonStyle =
+    JsonStyle { unicode_escaped: "", is_ascii_only: false, escapes_slash: false, has_upper_digits: false };
 
 /// The default styles of other languages.
-const STYLES: &[Style] = &[
-    PLAIN,
+const JSON_STYLES: &[JsonStyle] = &[
+    PLAIN_STYLE,
     // Go and Ruby on Rails, then Gson.
-    Style { unicode_escaped: "<>&\u{2028}\u{2029}", ..PLAIN },
-    Style { unicode_escaped: "<>&='\u{2028}\u{2029}", ..PLAIN },
+    JsonStyle { unicode_escaped: "<>&\u{2028}\u{2029}", ..PLAIN_STYLE },
+    JsonStyle { unicode_escaped: "<>&='\u{2028}\u{2029}", ..PLAIN_STYLE },
     // Python, and PHP without escaped slashes.
-    Style { is_ascii_only: true, ..PLAIN },
+    JsonStyle { is_ascii_only: true, ..PLAIN_STYLE },
     // PHP: by default, without escaped letters, and with the flags that make JSON safe in HTML.
-    Style { is_ascii_only: true, escapes_slash: true, ..PLAIN },
-    Style { escapes_slash: true, ..PLAIN },
-    Style { unicode_escaped: "<>&'\"", is_ascii_only: true, escapes_slash: true, has_upper_digits: true },
+    JsonStyle { is_ascii_only: true, escapes_slash: true, ..PLAIN_STYLE },
+    JsonStyle { escapes_slash: true, ..PLAIN_STYLE },
+    JsonStyle { unicode_escaped: "<>&'\"", is_ascii_only: true, escapes_slash: true, has_upper_digits: true },
     // Encoders that write upper-case digits, and .NET.
-    Style { is_ascii_only: true, has_upper_digits: true, ..PLAIN },
-    Style { unicode_escaped: "<>&'\"+`", is_ascii_only: true, escapes_slash: false, has_upper_digits: true },
+    JsonStyle { is_ascii_only: true, has_upper_digits: true, ..PLAIN_STYLE },
+    JsonStyle { unicode_escaped: "<>&'\"+`", is_ascii_only: true, escapes_slash: false, has_upper_digits: true },
 ];
 
-impl Style {
+impl JsonStyle {
     /// Returns `text` as this style writes it between the quotes of a JSON string.
     fn write(self, text: &str) -> String {
-        let mut out = String::with_capacity(text.len());
+        let mut json_text = String::with_capacity(text.len());
         for c in text.chars() {
             if self.unicode_escaped.contains(c) || (self.is_ascii_only && (!c.is_ascii() || c == '\u{7f}')) {
-                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&self.unicode_escape(*unit)));
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| json_text.push_str(&self.unicode_escape(*unit)));
                 continue;
             }
             match c {
-                '"' | '\\' => out.extend(['\\', c]),
-                '/' if self.escapes_slash => out.push_str("\\/"),
-                '\n' => out.push_str("\\n"),
-                '\r' => out.push_str("\\r"),
-                '\t' => out.push_str("\\t"),
-                '\u{8}' => out.push_str("\\b"),
-                '\u{c}' => out.push_str("\\f"),
-                '\0'..' ' => out.push_str(&self.unicode_escape(c as u16)),
-                c => out.push(c),
+                '"' | '\\' => json_text.extend(['\\', c]),
+                '/' if self.escapes_slash => json_text.push_str("\\/"),
+                '\n' => json_text.push_str("\\n"),
+                '\r' => json_text.push_str("\\r"),
+                '\t' => json_text.push_str("\\t"),
+                '\u{8}' => json_text.push_str("\\b"),
+                '\u{c}' => json_text.push_str("\\f"),
+                '\0'..' ' => json_text.push_str(&self.unicode_escape(c as u16)),
+                c => json_text.push(c),
             }
         }
-        out
+        json_text
     }
 
     /// Returns `\u` and the digits of a unit of UTF-16.
@@ -176,13 +177,13 @@ fn add_character_codes(secret: &str, forms: &mut BTreeSet<String>) {
 
 /// Returns `encoded` with lower-case digits after each `%`.
 fn with_lower_digits(encoded: &str) -> String {
-    let mut out = String::with_capacity(encoded.len());
+    let mut lowered = String::with_capacity(encoded.len());
     let mut digits_left = 0_u8;
     for c in encoded.chars() {
-        out.push(if digits_left > 0 { c.to_ascii_lowercase() } else { c });
+        lowered.push(if digits_left > 0 { c.to_ascii_lowercase() } else { c });
         digits_left = if c == '%' { 2 } else { digits_left.saturating_sub(1) };
     }
-    out
+    lowered
 }
 
 #[cfg(test)]
@@ -256,19 +257,20 @@ mod tests {
     proptest! {
         #[test]
         fn json_of_every_style_has_the_same_meaning(text in any::<String>()) {
-            for style in STYLES {
+            for style in JSON_STYLES {
                 let written = format!("\"{}\"", style.write(&text));
                 prop_assert_eq!(&serde_json::from_str::<String>(&written).unwrap(), &text, "{}", written);
             }
-            prop_assert_eq!(format!("\"{}\"", PLAIN.write(&text)), serde_json::Value::from(&*text).to_string());
+            prop_assert_eq!(format!("\"{}\"", PLAIN_STYLE.write(&text)), serde_json::Value::from(&*text).to_string());
         }
 
         #[test]
         fn a_text_that_was_escaped_in_any_styles_is_the_same_once_unescaped(
-            text in r#"[aunbt0164cd8é🔑"\\/<&\n\t\x01]{0,12}"#, styles in prop::collection::vec(0..STYLES.len(), 1..5),
+            text in r#"[aunbt0164cd8é🔑"\\/<&\n\t\x01]{0,12}"#,
+            styles in prop::collection::vec(0..JSON_STYLES.len(), 1..5),
         ) {
             let unescaped = |text: &str| Unescaped::of(text, false).map_or_else(|| text.to_owned(), |it| it.text().to_owned());
-            let written = styles.iter().fold(text.clone(), |text, style| STYLES[*style].write(&text));
+            let written = styles.iter().fold(text.clone(), |text, style| JSON_STYLES[*style].write(&text));
             prop_assert_eq!(unescaped(&written), unescaped(&text), "{}", written);
         }
 

@@ -1,5 +1,5 @@
-//! Remembers the secrets that servers have received, and searches texts for them. A form is a secret in one of the
-//! encodings that programs write.
+//! Remembers the secrets that servers have received, and searches texts for them. A form is the text of a secret,
+//! unchanged or in one of the encodings that programs write.
 
 use std::{
     borrow::Cow,
@@ -145,9 +145,9 @@ impl KnownSecrets {
         self.longest_form = self.forms.keys().map(String::len).max().unwrap_or(0);
     }
 
-    /// Rebuilds the filter of prefixes, with room for `forms` forms.
-    fn rebuild_prefixes(&mut self, forms: usize) {
-        self.prefixes = PrefixFilter::for_forms(forms);
+    /// Rebuilds the filter of prefixes, with room for `form_count` forms.
+    fn rebuild_prefixes(&mut self, form_count: usize) {
+        self.prefixes = PrefixFilter::for_forms(form_count);
         self.forms.keys().for_each(|form| self.prefixes.add(form));
     }
 
@@ -206,9 +206,9 @@ impl KnownSecrets {
     fn unfinished_start(&self, text: &str) -> usize {
         let search_start = text.floor_char_boundary(text.len().saturating_sub(self.longest_form));
         let is_unfinished = |start: &usize| {
-            let rest = &text[*start..];
-            let next = self.forms.range::<str, _>((Bound::Excluded(rest), Bound::Unbounded)).next();
-            next.is_some_and(|(form, _)| form.starts_with(rest))
+            let text_end = &text[*start..];
+            let next_form = self.forms.range::<str, _>((Bound::Excluded(text_end), Bound::Unbounded)).next();
+            next_form.is_some_and(|(form, _)| form.starts_with(text_end))
         };
         text[search_start..]
             .char_indices()
@@ -237,7 +237,7 @@ impl KnownSecrets {
 
     fn text_has_foreign_secret(&self, text: &str, server: &ServerName) -> bool {
         let is_foreign =
-            |(form, known): (&str, &Form)| form.len() >= MIN_IN_ARGUMENTS && !known.servers.contains(server);
+            |(form, known_form): (&str, &Form)| form.len() >= MIN_IN_ARGUMENTS && !known_form.servers.contains(server);
         let contains_foreign =
             |text: &str| self.candidate_starts(text).any(|start| self.forms_at(&text[start..]).any(is_foreign));
         Views::of_whole_text(text).iter().any(|view| contains_foreign(view.text))
@@ -272,14 +272,14 @@ impl KnownSecrets {
         let mut rest = text;
         std::iter::from_fn(move || {
             while !rest.is_empty() {
-                let (form, known) =
+                let (form_text, form) =
                     self.forms.range::<str, _>((Bound::Unbounded, Bound::Included(rest))).next_back()?;
-                let common = form.bytes().zip(rest.bytes()).take_while(|(one, other)| one == other).count();
-                if common == form.len() {
-                    rest = &rest[..rest.floor_char_boundary(common - 1)];
-                    return Some((&**form, known));
+                let common_length = form_text.bytes().zip(rest.bytes()).take_while(|(one, other)| one == other).count();
+                if common_length == form_text.len() {
+                    rest = &rest[..rest.floor_char_boundary(common_length - 1)];
+                    return Some((&**form_text, form));
                 }
-                rest = &rest[..rest.floor_char_boundary(common)];
+                rest = &rest[..rest.floor_char_boundary(common_length)];
             }
             None
         })
@@ -306,17 +306,17 @@ struct PrefixFilter {
 }
 
 impl PrefixFilter {
-    /// Creates an empty filter with room for `forms` forms.
-    fn for_forms(forms: usize) -> Self {
-        let min_exponent = (forms * BITS_PER_FORM).next_power_of_two().ilog2();
+    /// Creates an empty filter with room for `form_count` forms.
+    fn for_forms(form_count: usize) -> Self {
+        let min_exponent = (form_count * BITS_PER_FORM).next_power_of_two().ilog2();
         let size_exponent = min_exponent.clamp(*SIZE_EXPONENTS.start(), *SIZE_EXPONENTS.end());
         Self { bits: vec![0; (1 << size_exponent) / 64], size_exponent }
     }
 
-    /// Returns whether `forms` forms need a larger filter, and a larger one is allowed.
-    fn is_too_small(&self, forms: usize) -> bool {
+    /// Returns whether `form_count` forms need a larger filter, and a larger one is allowed.
+    fn is_too_small(&self, form_count: usize) -> bool {
         self.bits.is_empty()
-            || (self.size_exponent < *SIZE_EXPONENTS.end() && forms * BITS_PER_FORM > 1 << self.size_exponent)
+            || (self.size_exponent < *SIZE_EXPONENTS.end() && form_count * BITS_PER_FORM > 1 << self.size_exponent)
     }
 
     fn add(&mut self, form: &str) {

@@ -1,5 +1,5 @@
-//! Fills in the placeholders such as `${SECRET}` in the settings with which Toolrack signs in to a server (`oauth`),
-//! and reads the files that these settings name.
+//! Prepares the settings for the sign-in to a server (`oauth`). Fills in their placeholders such as `${SECRET}`, and
+//! reads the files that they name.
 
 use std::{fs::File, io::Read as _, path::Path};
 
@@ -24,7 +24,7 @@ impl Interpolate {
         let values = self.values(server, oauth_texts(oauth).into_iter().map(|(_, text)| text)).await;
         let filler = Filler { values: &values };
         let idp = oauth.idp.as_ref().map(|idp| filler.idp(idp)).transpose()?;
-        let filled = OAuth {
+        let filled_oauth = OAuth {
             client_id: filler.option("client_id", oauth.client_id.as_deref())?,
             client_secret: filler.option("client_secret", oauth.client_secret.as_deref())?,
             client_metadata_url: filler.option("client_metadata_url", oauth.client_metadata_url.as_deref())?,
@@ -34,15 +34,15 @@ impl Interpolate {
             idp,
             ..oauth.clone()
         };
-        let idp_secret = filled.idp.as_ref().and_then(|idp| idp.client_secret.clone());
+        let idp_secret = filled_oauth.idp.as_ref().and_then(|idp| idp.client_secret.clone());
         // A server may repeat a key without its line breaks, so each line of it counts as a secret.
-        let key_lines = filled.private_key.text.iter().flat_map(|key| key.lines());
+        let key_lines = filled_oauth.private_key.text.iter().flat_map(|key| key.lines());
         let secret_lines =
             key_lines.filter(|line| line.len() >= MIN_LINE_BYTES && !line.starts_with("-----")).map(str::to_owned);
-        let whole_values = [filled.client_secret.clone(), idp_secret, filled.assertion.text.clone()];
+        let whole_values = [filled_oauth.client_secret.clone(), idp_secret, filled_oauth.assertion.text.clone()];
         let secrets: Vec<String> = whole_values.into_iter().flatten().chain(secret_lines).collect();
         self.remember(server, values.into_secrets().into_iter().chain(secrets));
-        Ok(filled)
+        Ok(filled_oauth)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Decodes the escapes of JSON, so that a secret is found in JSON, and in JSON inside JSON strings at any depth.
 //!
-//! The number of backslashes before an escaped character is ignored, because it depends only on the depth: each time
-//! that a text is written into JSON, they are doubled and one more is added.
+//! The decoder ignores the number of backslashes before an escaped character, because it depends only on the depth.
+//! Each time that a program writes a text into JSON, it doubles the backslashes and adds one more.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ enum Escape {
     Character(char, usize),
     /// One half of a character beyond U+FFFF, and the end of the escape.
     Half(u16, usize),
-    /// An escape that the end of the text cuts off, and its end. The character is the result if no text follows.
+    /// An escape that the end of the text cuts off, and its end. If no text follows, the result is this character.
     Open(Option<char>, usize),
     /// Too many backslashes, and their end.
     Endless(usize),
@@ -40,11 +40,11 @@ impl Unescaped {
     pub(super) fn of(text: &str, may_continue: bool) -> Option<Self> {
         let mut start = text.find('\\')?;
         let mut unescaped = Self { text: String::with_capacity(text.len()), parts: vec![(0, 0)] };
-        let mut copied = 0;
+        let mut copied_end = 0;
         loop {
             let (character, end) = match whole_escape(text, start) {
                 Escape::Open(..) if may_continue => {
-                    unescaped.text.push_str(&text[copied..start]);
+                    unescaped.text.push_str(&text[copied_end..start]);
                     return Some(unescaped);
                 }
                 Escape::Endless(end) => {
@@ -57,15 +57,15 @@ impl Unescaped {
                 // Cannot happen, because `whole_escape` returns no half.
                 Escape::Half(_, end) => (Some(char::REPLACEMENT_CHARACTER), end),
             };
-            unescaped.text.push_str(&text[copied..start]);
+            unescaped.text.push_str(&text[copied_end..start]);
             unescaped.start_part(start);
             unescaped.text.extend(character);
             unescaped.start_part(end);
-            copied = end;
+            copied_end = end;
             let Some(next) = text[end..].find('\\') else { break };
             start = end + next;
         }
-        unescaped.text.push_str(&text[copied..]);
+        unescaped.text.push_str(&text[copied_end..]);
         Some(unescaped)
     }
 
@@ -91,9 +91,9 @@ impl Unescaped {
 
     /// Like [`Self::original_position`], for a range that is not empty.
     pub(super) fn original_range(&self, range: &Range<usize>) -> Range<usize> {
-        let next = self.parts.partition_point(|(start, _)| *start < range.end);
-        let (start, original) = self.parts[next - 1];
-        let end = match self.parts.get(next) {
+        let next_part = self.parts.partition_point(|(start, _)| *start < range.end);
+        let (start, original) = self.parts[next_part - 1];
+        let end = match self.parts.get(next_part) {
             Some((end, original_end)) if *end == range.end => *original_end,
             _ => original + (range.end - start),
         };
@@ -103,10 +103,10 @@ impl Unescaped {
     /// Returns the position in [`Self::text`] of the byte `offset` of the original. If the byte is inside an escape,
     /// returns the position of the decoded character.
     pub(super) fn position(&self, offset: usize) -> usize {
-        let next = self.parts.partition_point(|(_, original)| *original <= offset);
-        let (start, original) = self.parts[next - 1];
+        let next_part = self.parts.partition_point(|(_, original)| *original <= offset);
+        let (start, original) = self.parts[next_part - 1];
         // `text` lacks an escape that is cut off at the end of the original, and `offset` may be in that escape.
-        if self.is_escape(next - 1) { start } else { (start + (offset - original)).min(self.text.len()) }
+        if self.is_escape(next_part - 1) { start } else { (start + (offset - original)).min(self.text.len()) }
     }
 
     /// Returns the start of the escape in the original that begins before the byte `offset` and contains it.
@@ -117,8 +117,8 @@ impl Unescaped {
     }
 
     fn is_escape(&self, part: usize) -> bool {
-        let ((start, original), next) = (self.parts[part], self.parts.get(part + 1));
-        next.is_some_and(|(end, original_end)| end - start != original_end - original)
+        let ((start, original), next_part) = (self.parts[part], self.parts.get(part + 1));
+        next_part.is_some_and(|(end, original_end)| end - start != original_end - original)
     }
 }
 

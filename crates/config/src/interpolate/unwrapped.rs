@@ -22,35 +22,35 @@ impl Unwrapped {
     pub(super) fn of(text: &str, may_continue: bool) -> Option<Self> {
         let bytes = text.as_bytes();
         let mut unwrapped = Self { text: String::new(), parts: vec![(0, 0)] };
-        let (mut end, mut copied) = (0, 0);
+        let (mut end, mut copied_end) = (0, 0);
         while let Some(start) = next_break(bytes, end) {
             end = break_end(bytes, start);
             let is_after_encoded = start > 0 && is_encoded(bytes[start - 1]);
             let is_before_encoded = bytes.get(end).map_or(may_continue, |next| is_encoded(*next));
             if is_after_encoded && is_before_encoded {
-                unwrapped.leave_out(&text[copied..start], end);
-                copied = end;
+                unwrapped.leave_out(&text[copied_end..start], end);
+                copied_end = end;
             }
         }
-        let trimmed = text[copied..].trim_end_matches([' ', '\t']);
+        let trimmed = text[copied_end..].trim_end_matches([' ', '\t']);
         if may_continue
-            && copied + trimmed.len() < text.len()
+            && copied_end + trimmed.len() < text.len()
             && trimmed.ends_with(|c| u8::try_from(c).is_ok_and(is_encoded))
         {
             unwrapped.leave_out(trimmed, text.len());
-            copied = text.len();
+            copied_end = text.len();
         }
         if unwrapped.parts.len() == 1 {
             return None;
         }
-        unwrapped.text.push_str(&text[copied..]);
+        unwrapped.text.push_str(&text[copied_end..]);
         Some(unwrapped)
     }
 
-    /// Adds `part`, and leaves out the break after it. The original continues at `next`.
-    fn leave_out(&mut self, part: &str, next: usize) {
+    /// Adds `part`, and leaves out the break after it. The original continues at `next_position`.
+    fn leave_out(&mut self, part: &str, next_position: usize) {
         self.text.push_str(part);
-        self.parts.push((self.text.len(), next));
+        self.parts.push((self.text.len(), next_position));
     }
 
     /// Returns the text without the breaks.
@@ -85,10 +85,10 @@ fn is_encoded(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte)
 }
 
-/// Returns the start of the next break at or after `from`. The spaces before a break belong to it.
-fn next_break(bytes: &[u8], from: usize) -> Option<usize> {
-    let line_end = from + bytes[from..].iter().position(|byte| is_break(*byte))?;
-    let spaces = bytes[from..line_end].iter().rev().take_while(|byte| is_space(**byte)).count();
+/// Returns the start of the next break at or after `start`. The spaces before a break belong to it.
+fn next_break(bytes: &[u8], start: usize) -> Option<usize> {
+    let line_end = start + bytes[start..].iter().position(|byte| is_break(*byte))?;
+    let spaces = bytes[start..line_end].iter().rev().take_while(|byte| is_space(**byte)).count();
     Some(line_end - spaces)
 }
 
@@ -97,6 +97,7 @@ fn break_end(bytes: &[u8], start: usize) -> usize {
     start + bytes[start..].iter().take_while(|byte| is_break(**byte) || is_space(**byte)).count()
 }
 
+/// Returns whether a byte is a part of a line break.
 fn is_break(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }

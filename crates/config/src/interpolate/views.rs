@@ -1,5 +1,5 @@
-//! Makes the views of a text in which secrets are searched. A view is the text in another form, such as without
-//! escapes, together with the place of each part in the unchanged text.
+//! Makes the views of a text in which secrets are searched. A view is the text in one form, such as without escapes,
+//! with the position of each part in the unchanged text.
 
 use std::ops::Range;
 
@@ -42,10 +42,10 @@ impl<'t> Views<'t> {
     /// Returns the unchanged text, and each other view that differs from it.
     pub(super) fn iter(&self) -> impl Iterator<Item = View<'_>> {
         let (unescaped, unwrapped) = (self.unescaped.as_ref(), self.unwrapped.as_ref());
-        let as_it_is = View { text: self.text, unescaped: None, unwrapped: None };
+        let unchanged = View { text: self.text, unescaped: None, unwrapped: None };
         let without_escapes = unescaped.map(|view| View { text: view.text(), unescaped, unwrapped: None });
         let without_breaks = unwrapped.map(|view| View { text: view.text(), unescaped, unwrapped });
-        [Some(as_it_is), without_escapes, without_breaks].into_iter().flatten()
+        [Some(unchanged), without_escapes, without_breaks].into_iter().flatten()
     }
 
     /// Returns the start of the escape that contains the byte `offset` of the unchanged text, if there is one.

@@ -1,4 +1,4 @@
-//! Sets the working folder of a child, which is the process of a server, and its `PATH`.
+//! Prepares the working folder and the `PATH` of a child (the process of a server).
 
 use std::{
     fs, io,
@@ -36,9 +36,9 @@ pub(super) fn create_own_folder(cwd: &Path, own_folders: &Path) -> Result<PathBu
     if cwd.parent() != Some(own_folders) {
         return Ok(cwd.to_owned());
     }
-    let created =
+    let result =
         create_private_folder(own_folders).and_then(|()| create_private_folder(cwd)).and_then(|()| cwd.canonicalize());
-    created.map_err(|error| {
+    result.map_err(|error| {
         ResolveError::new(format!("its working folder {} cannot be made: {}", cwd.display(), error.kind()))
     })
 }

@@ -1,5 +1,5 @@
-//! Determines what the user agrees to in an entry (the configuration of one server). `enabled` and `disabled` are not a
-//! part of that, because they only switch the server on or off.
+//! Determines the content of an entry (the configuration of one server) to which the user agrees. The content does not
+//! include `enabled` and `disabled`, because they only switch the server on or off.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Checks files without using them.
+//! Checks configuration files without using them.
 
 use super::{
     Loaded, Request, Scope,
@@ -10,8 +10,8 @@ use crate::{
     trust::NoLedger,
 };
 
-/// Reads the files that `request` names ([`Request::mcp_config`], [`Request::typed`]) and no others, to find out what
-/// is wrong with them. It reads all settings of a file called `toolrack.toml`, but only `[policy]` of a project's file
+/// Reads the files that `request` names ([`Request::mcp_config`], [`Request::typed`]) and no others, to find their
+/// mistakes. It reads all settings of a file called `toolrack.toml`, but only `[policy]` of a project's file
 /// (`.toolrack/toolrack.toml`). The user's own settings may have that name, too, as with `TOOLRACK_HOME=~/.toolrack`.
 #[must_use]
 pub fn check(request: &Request) -> Loaded {

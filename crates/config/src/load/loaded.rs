@@ -150,10 +150,10 @@ pub(super) fn unknown_agent(chosen: &str, known_ids: &[String]) -> Option<Proble
         return None;
     }
     let problem = Problem::error(format!("no agent is called `{chosen}`"));
-    let list = || known_ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
+    let id_list = || known_ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
     Some(problem.hint(match intended_name(chosen, known_ids.iter().map(String::as_str)) {
-        Some(similar) => format!("did you mean `{similar}`? There are {}", list()),
+        Some(similar) => format!("did you mean `{similar}`? There are {}", id_list()),
         None if known_ids.is_empty() => "write `[[agents]]` with `id = \"…\"` into toolrack.toml".to_owned(),
-        None => format!("there are {}", list()),
+        None => format!("there are {}", id_list()),
     }))
 }

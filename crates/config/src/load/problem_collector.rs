@@ -29,8 +29,8 @@ impl ProblemCollector {
         problems.into_iter().for_each(|problem| self.add(problem));
     }
 
-    /// Returns the problems. For each file with more than [`MAX_REPORTED`] of them, the last one is their remaining
-    /// number.
+    /// Returns the problems. For each file with more than [`MAX_REPORTED`] of one severity, adds a problem that says
+    /// how many are left out.
     pub(super) fn into_problems(mut self) -> Vec<Problem> {
         for ((path, severity), count) in self.counts {
             if count > MAX_REPORTED {

@@ -1,4 +1,5 @@
-//! Loads the configuration again while servers run, and rejects one that was probably read while it was being written.
+//! Loads the configuration again while servers run. Rejects a configuration that another program was probably writing
+//! while it was read.
 
 use std::{
     fmt,
@@ -8,7 +9,7 @@ use std::{
 use super::{Loaded, Request, load};
 use crate::{problem::Problem, trust::Ledger};
 
-/// A configuration that cannot replace the running one. None of it must be used.
+/// A configuration that cannot replace the running one. The caller must use no part of it.
 #[derive(Clone, Debug)]
 pub struct Rejected {
     /// The problems of the unusable files; at least one.
@@ -29,7 +30,7 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// Loads the configuration again, to replace `before`. May be called at any time, even while files are being written.
+/// Loads the configuration again, to replace `previous`. May be called at any time, even while files are being written.
 ///
 /// Returns a complete new configuration, or an error. A file that cannot be read or parsed, or is suddenly empty, is
 /// most likely half written, and must not stop servers. A broken entry among good entries, a removed file, and a file
@@ -37,9 +38,9 @@ impl std::error::Error for Rejected {}
 ///
 /// # Errors
 /// [`Rejected`], with the problems of every file that cannot be used. The old configuration should stay.
-pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result<Loaded, Rejected> {
+pub fn reload(request: &Request, ledger: &dyn Ledger, previous: &Loaded) -> Result<Loaded, Rejected> {
     let loaded = load(request, ledger);
-    let mut problems = emptied_files(&loaded, before);
+    let mut problems = emptied_files(&loaded, previous);
     if loaded.is_complete && problems.is_empty() {
         return Ok(loaded);
     }
@@ -51,8 +52,8 @@ pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result
 }
 
 /// Returns a problem for each file that had servers before and now has no text at all.
-fn emptied_files(loaded: &Loaded, before: &Loaded) -> Vec<Problem> {
-    let had_servers = |path: &Path| before.entries.iter().any(|entry| entry.source.path.as_deref() == Some(path));
+fn emptied_files(loaded: &Loaded, previous: &Loaded) -> Vec<Problem> {
+    let had_servers = |path: &Path| previous.entries.iter().any(|entry| entry.source.path.as_deref() == Some(path));
     // Uses the list of `loaded`: a file may have text again by now, but that text is not loaded.
     let files = loaded.blank_files.iter().map(PathBuf::as_path);
     files

@@ -1,9 +1,9 @@
-//! Decides in which folders the programs of entries (configured servers) run.
+//! Decides in which folder the program of each entry (a configured server) runs.
 //!
 //! A user may be in any folder, also in a repository that was just cloned. Package runners and interpreters read files
 //! of their working folder: `node_modules/.bin`, `.npmrc`, `uv.toml`, a module. So the program of a user's entry runs
-//! in a folder of its own. If a word of the entry names something in the working folder, the entry depends on that
-//! folder, and waits until the user has agreed to run it there.
+//! in a folder of its own. But an entry depends on the working folder if one of its words names a file there. Such an
+//! entry waits until the user has agreed to run it in that folder.
 
 use std::{
     collections::BTreeMap,
@@ -162,8 +162,8 @@ fn folder_dependent_word(stdio: &Stdio, folder: &Path) -> Option<String> {
     }
     let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
     let is_dependent = |word: &String| is_relative(word) || names_working_folder(word) || exists_in(folder, word);
-    // In a `PATH`, only variables of the working folder count: its relative folders are removed before a server gets
-    // it.
+    // In a `PATH`, only variables of the working folder count, because a server gets the `PATH` without its relative
+    // folders.
     let is_dependent_variable = |(name, value): &(&String, &String)| {
         names_working_folder(value) || has_variable(value, &["$"]) || (*name != "PATH" && is_dependent(value))
     };

@@ -12,9 +12,9 @@ use crate::{
     placeholder::BareName,
 };
 
-/// The maximum number of characters of a shown text outside the servers. A longer text, such as one in a history of
-/// prompts, is not a setting that a user would recognize.
-const MAX_SETTING: usize = 40;
+/// The maximum number of characters of a shown text outside the servers. A longer text is hidden, such as one in a
+/// history of prompts: it is probably not a setting.
+const MAX_SETTING_CHARS: usize = 40;
 
 /// The ranges to hide, each with the text that is shown in its place.
 type Replacements = Vec<(Range<usize>, String)>;
@@ -26,8 +26,8 @@ enum Context {
     Secret,
     /// An object of entries. Its keys are names of servers, which say nothing about the values below them.
     Servers,
-    /// Either an object of entries inside another one, such as `mcp.servers`, or the entry of a server that has such a
-    /// name.
+    /// Either an object of entries inside another one, such as `mcp.servers`, or the entry of a server with the name
+    /// `servers`.
     ServersOrEntry,
     /// Fields of an entry.
     Entry,
@@ -38,38 +38,42 @@ enum Context {
 /// Returns the text of a JSON or TOML file with all secrets hidden, and with as many lines. If the file cannot be
 /// parsed, all values are hidden.
 ///
-/// Secrets are the values of `env` and of headers, without their placeholders, and the values of fields and options
-/// with the name of a secret. So are passwords in URLs and tokens of well-known services. All of these are also hidden
-/// in comments.
+/// These are secrets:
+///
+/// - the values of `env` and of headers, without their placeholders
+/// - the values of fields and options with the name of a secret
+/// - passwords in URLs, and tokens of well-known services
+///
+/// They are hidden in comments, too.
 pub(crate) fn redact_file(document: &Document) -> String {
     let text = &document.text;
     let Ok(root) = dialect::parse(document) else {
         return text.split('\n').map(mask_line).collect::<Vec<_>>().join("\n");
     };
     let mut replacements = Replacements::new();
-    let mut not_comments = Vec::new();
+    let mut comment_free_ranges = Vec::new();
     if let Some(root) = &root {
         hide(root, Context::Elsewhere, &mut replacements);
-        collect_not_comments(root, text, &mut not_comments);
+        collect_comment_free_ranges(root, text, &mut comment_free_ranges);
     }
     let is_toml = document.path.as_deref().is_some_and(dialect::is_toml);
-    hide_comments(text, not_comments, is_toml, &mut replacements);
-    replacements.sort_by_key(|(span, _)| span.start);
+    hide_comments(text, comment_free_ranges, is_toml, &mut replacements);
+    replacements.sort_by_key(|(range, _)| range.start);
 
-    let mut out = String::with_capacity(text.len());
-    let mut copied = 0;
-    for (span, shown) in replacements.into_iter().filter(|(span, _)| !span.is_empty()) {
-        if span.start < copied {
+    let mut redacted_text = String::with_capacity(text.len());
+    let mut copied_end = 0;
+    for (range, replacement) in replacements.into_iter().filter(|(range, _)| !range.is_empty()) {
+        if range.start < copied_end {
             continue;
         }
-        out.push_str(&text[copied..span.start]);
-        out.push_str(&shown);
-        let lost_lines = text[span.clone()].matches('\n').count().saturating_sub(shown.matches('\n').count());
-        out.extend(std::iter::repeat_n('\n', lost_lines));
-        copied = span.end;
+        redacted_text.push_str(&text[copied_end..range.start]);
+        redacted_text.push_str(&replacement);
+        let lost_lines = text[range.clone()].matches('\n').count().saturating_sub(replacement.matches('\n').count());
+        redacted_text.extend(std::iter::repeat_n('\n', lost_lines));
+        copied_end = range.end;
     }
-    out.push_str(&text[copied..]);
-    out
+    redacted_text.push_str(&text[copied_end..]);
+    redacted_text
 }
 
 /// Adds the secrets in `node` to `replacements`. `context` is the meaning of the objects around it.
@@ -78,7 +82,7 @@ fn hide(node: &Node, context: Context, replacements: &mut Replacements) {
         Value::Text(text) => {
             let redacted = match context {
                 Context::Secret => hide_literals(text, BareName::Placeholder),
-                Context::Elsewhere if text.chars().count() > MAX_SETTING => HIDDEN.to_owned(),
+                Context::Elsewhere if text.chars().count() > MAX_SETTING_CHARS => HIDDEN.to_owned(),
                 Context::Servers | Context::ServersOrEntry | Context::Entry | Context::Elsewhere => {
                     mask::hide_in_argument(text)
                 }
@@ -105,15 +109,15 @@ fn hide(node: &Node, context: Context, replacements: &mut Replacements) {
     }
 }
 
-/// Returns the context of `node`, which is the value of the key `name` in an object with the context `parent`.
+/// Returns the context of `node`, the value of the key `name` in an object with the context `parent`.
 fn context_below(parent: Context, name: &str, node: &Node) -> Context {
     let is_secret_name = mask::is_secret_name(name);
     let name = name.to_ascii_lowercase();
-    let is_variables = matches!(&*name, "env" | "environment") || name.ends_with("headers");
-    let is_secret = is_variables || is_secret_name;
-    let is_map = matches!(node.value, Value::Map(_));
+    let has_secret_values = matches!(&*name, "env" | "environment") || name.ends_with("headers");
+    let is_secret = has_secret_values || is_secret_name;
+    let is_object = matches!(node.value, Value::Map(_));
     // The fields of an entry keep their meaning wherever the servers are.
-    let is_entry = matches!(&*name, "command" | "args" | "url" | "cwd" | "http_url" | "httpurl" | "serverurl");
+    let is_entry_field = matches!(&*name, "command" | "args" | "url" | "cwd" | "http_url" | "httpurl" | "serverurl");
     let is_servers_key =
         matches!(&*name, "mcpservers" | "mcp_servers" | "context_servers" | "servers" | "mcp" | "mcp.servers");
     match parent {
@@ -122,14 +126,14 @@ fn context_below(parent: Context, name: &str, node: &Node) -> Context {
         Context::Servers if is_servers_key => Context::ServersOrEntry,
         Context::Servers => Context::Entry,
         // Here `auth` is the name of a server. A field of an entry with such a name would not be a map.
-        Context::ServersOrEntry if is_map && !is_variables => Context::Entry,
+        Context::ServersOrEntry if is_object && !has_secret_values => Context::Entry,
         _ if is_secret => Context::Secret,
-        _ if is_entry => Context::Entry,
+        _ if is_entry_field => Context::Entry,
         parent => parent,
     }
 }
 
-/// Hides the secret parts of a list of arguments. An item that is no text is treated as a field of an entry.
+/// Hides the secret parts of a list of arguments. Treats an item that is not text as a field of an entry.
 fn hide_arguments(nodes: &[Node], replacements: &mut Replacements) {
     let texts: Vec<(&Node, &str)> = nodes.iter().filter_map(|node| Some((node, node.as_text()?))).collect();
     let redacted = mask::hide_in_arguments(texts.iter().map(|(_, text)| *text));
@@ -141,31 +145,36 @@ fn hide_arguments(nodes: &[Node], replacements: &mut Replacements) {
     nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Context::Entry, replacements));
 }
 
-/// Adds to `ranges` the parts of `text` in which no comment can begin, although they may contain the characters of one:
-/// keys, headers of tables, and values other than lists and objects.
-fn collect_not_comments(node: &Node, text: &str, ranges: &mut Vec<Range<usize>>) {
+/// Adds the parts of `text` in which no comment can begin to `ranges`: keys, headers of tables, and values other than
+/// lists and objects. They may contain `#` or `//`, which begin a comment elsewhere.
+fn collect_comment_free_ranges(node: &Node, text: &str, ranges: &mut Vec<Range<usize>>) {
     match &node.value {
-        Value::List(nodes) => nodes.iter().for_each(|node| collect_not_comments(node, text, ranges)),
+        Value::List(nodes) => nodes.iter().for_each(|node| collect_comment_free_ranges(node, text, ranges)),
         Value::Map(members) => {
             if text[node.span.clone()].starts_with('[') {
                 ranges.push(node.span.clone());
             }
             for member in members {
                 ranges.push(member.name_span.clone());
-                collect_not_comments(&member.node, text, ranges);
+                collect_comment_free_ranges(&member.node, text, ranges);
             }
         }
         _ => ranges.push(node.span.clone()),
     }
 }
 
-/// Hides the secrets in the comments of `text`. No comment can begin in the ranges `not_comments`.
-fn hide_comments(text: &str, mut not_comments: Vec<Range<usize>>, is_toml: bool, replacements: &mut Replacements) {
-    not_comments.push(text.len()..text.len());
-    not_comments.sort_by_key(|range| range.start);
+/// Hides the secrets in the comments of `text`. No comment can begin in the ranges `comment_free_ranges`.
+fn hide_comments(
+    text: &str,
+    mut comment_free_ranges: Vec<Range<usize>>,
+    is_toml: bool,
+    replacements: &mut Replacements,
+) {
+    comment_free_ranges.push(text.len()..text.len());
+    comment_free_ranges.sort_by_key(|range| range.start);
     let mut offset = 0;
-    for not_comment in not_comments {
-        while offset < not_comment.start {
+    for comment_free_range in comment_free_ranges {
+        while offset < comment_free_range.start {
             let rest = &text[offset..];
             let length = match is_toml {
                 true => rest.starts_with('#').then(|| rest.find('\n').unwrap_or(rest.len())),
@@ -174,19 +183,19 @@ fn hide_comments(text: &str, mut not_comments: Vec<Range<usize>>, is_toml: bool,
             match length {
                 Some(length) => {
                     let comment = &text[offset..offset + length];
-                    let lines: Vec<String> = comment.split('\n').map(comment_line).collect();
+                    let lines: Vec<String> = comment.split('\n').map(redacted_comment_line).collect();
                     replacements.push((offset..offset + length, lines.join("\n")));
                     offset += length;
                 }
                 None => offset += rest.chars().next().map_or(1, char::len_utf8),
             }
         }
-        offset = offset.max(not_comment.end);
+        offset = offset.max(comment_free_range.end);
     }
 }
 
-/// Hides the secrets in a line of a comment: prose stays, but a commented-out setting may contain secrets.
-fn comment_line(line: &str) -> String {
+/// Returns a line of a comment with its secrets hidden. Prose stays, but a commented-out setting may contain secrets.
+fn redacted_comment_line(line: &str) -> String {
     let (marker, rest) = line.split_at(line.len() - line.trim_start_matches(['/', '*', '#', ' ', '\t']).len());
     let is_setting = rest.contains(['"', '\'', '=', ':']);
     format!("{marker}{}", if is_setting { mask_line(rest) } else { mask::hide_in_argument(rest) })

@@ -11,9 +11,9 @@ use super::{
     Hidden::{Everything as Secret, Parts},
     Kind::{Either, Flag, Map, Milliseconds, Number, Ports, Size, Table as Object, Text, Texts, Time, Whole, Words},
     Row,
-    SpecSetting::{Confines, Other, Same},
+    SpecSetting::{Other, SameAs, SandboxFlag},
     Table,
-    fields::{count, joined, rows},
+    fields::{all_rows, count, rows},
 };
 
 /// The value of `retry`, a number of attempts to reconnect.
@@ -23,7 +23,7 @@ const PROCESSES: super::Kind = Whole { min: 1, max: u16::MAX as u64 };
 
 /// The fields of an entry.
 pub(crate) const ENTRY: &Table =
-    &Table { title: "entry", is_closed: false, rows: &joined::<{ count(ROW_GROUPS) }>(ROW_GROUPS) };
+    &Table { title: "entry", is_closed: false, rows: &all_rows::<{ count(ROW_GROUPS) }>(ROW_GROUPS) };
 
 /// The rows of an entry, in the order in which an entry is shown. Rows of fields of the host are in the host's crate.
 const ROW_GROUPS: &[&[Row]] = &[
@@ -38,7 +38,7 @@ const ROW_GROUPS: &[&[Row]] = &[
     TOOLS_AND_RETRIES,
 ];
 
-/// The fields that say how the server is reached.
+/// The fields about the way to reach the server.
 const SERVER: &[Row] = &[
     Row::new(
         "enabled",
@@ -181,7 +181,7 @@ const SERVER: &[Row] = &[
     .otherwise("as the server says"),
 ];
 
-/// The fields that say how Toolrack speaks to the server.
+/// The fields about the protocol.
 const PROTOCOL: &[Row] = &[
     Row::new(
         "protocol",
@@ -198,18 +198,17 @@ const PROTOCOL: &[Row] = &[
     .shown_as("startup_timeout"),
 ];
 
-/// The size of a message, under the name that HTTP clients use.
+/// The maximum size of a message, under the name of HTTP clients.
 const RESPONSE_BYTES: &[Row] = &[Row::new(
     "max_response_bytes",
     Whole { min: 1024, max: 1024 * 1024 * 1024 },
     "The same as `max_message_bytes`, under the name that HTTP clients use.",
 )
 .servers(FieldScope::Http)
-.sets(Same("max_message_bytes"))
+.sets(SameAs("max_message_bytes"))
 .shown_as("max_message_bytes")];
 
-/// The fields that say which members have the server, how often a lost server is started again, and which tools are
-/// used.
+/// The fields about the members who have the server, the attempts to restart a lost server, and the tools.
 const TOOLS_AND_RETRIES: &[Row] = &[
     Row::new(
         "for",
@@ -244,7 +243,7 @@ const TOOLS_AND_RETRIES: &[Row] = &[
         .otherwise("none"),
 ];
 
-/// The values of `type`. The words after `sse` are those of other programs; the last two are opencode's.
+/// The values of `type`. The words after `sse` come from other programs, the last two from opencode.
 const TYPES: &[&str] =
     &["stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http", "local", "remote"];
 
@@ -303,9 +302,9 @@ pub(crate) const SANDBOX: &Table = &Table {
         Row::new("bind", Either(&[Words(&["any"]), Ports { min: 0 }]), "TCP ports that it may listen on.")
             .by_default(|| json!([])),
         Row::new("best_effort", Flag, "Starts the server even if the system cannot enforce the whole sandbox.")
-            .sets(Confines(|sandbox| &mut sandbox.best_effort)),
+            .sets(SandboxFlag(|sandbox| &mut sandbox.best_effort)),
         Row::new("udp", Flag, "Allows it to use UDP, and to list the network interfaces.")
-            .sets(Confines(|sandbox| &mut sandbox.udp)),
+            .sets(SandboxFlag(|sandbox| &mut sandbox.udp)),
         Row::new("limits", Object(SANDBOX_LIMITS), "Limits of its use of the machine's resources."),
     ],
 };
@@ -431,7 +430,8 @@ pub(crate) const OAUTH: &Table = &Table {
     ],
 };
 
-/// The words for the OAuth grants. The last two are other words for `jwt_bearer`: that of RFC 7523, and that of clouds.
+/// The words for the OAuth grants. The last two are other words for `jwt_bearer`: the word of RFC 7523, and the word of
+/// cloud providers.
 const GRANTS: &[&str] = &[
     "authorization_code",
     "client_credentials",

@@ -1,5 +1,5 @@
-//! Makes rows of the fields that the host's crate defines. A row has the static facts of a field; the host defines the
-//! key, the documentation and the setting of a [`ServerSpec`](toolrack_host::ServerSpec) that the field sets.
+//! Makes rows of the fields that the host's crate defines. A row has the static facts of a field. The host defines the
+//! key and the documentation of such a field, and the setting of a [`ServerSpec`](toolrack_host::ServerSpec).
 //!
 //! These functions run at compile time, so they use loops in place of iterators.
 
@@ -21,6 +21,7 @@ pub(super) const fn rows<const N: usize>(fields: &[Field]) -> [Row; N] {
     rows
 }
 
+/// Returns the row of a field of the host.
 const fn row(field: Field) -> Row {
     let kind = match field.kind {
         FieldKind::Flag => Kind::Flag,
@@ -34,7 +35,7 @@ const fn row(field: Field) -> Row {
     let row = row.sets(SpecSetting::Field(field));
     let mut index = 0;
     while index < ALIASES.len() {
-        if is_same(ALIASES[index].0, field.key) {
+        if is_equal(ALIASES[index].0, field.key) {
             return row.aliases(ALIASES[index].1);
         }
         index += 1;
@@ -42,7 +43,8 @@ const fn row(field: Field) -> Row {
     row
 }
 
-const fn is_same(one: &str, other: &str) -> bool {
+/// Returns whether two texts are equal. `==` cannot run at compile time.
+const fn is_equal(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut index = 0;
     while index < one.len() && index < other.len() {
@@ -65,14 +67,14 @@ pub(super) const fn count(groups: &[&[Row]]) -> usize {
 }
 
 /// Returns all rows of `groups`, one group after the other.
-pub(super) const fn joined<const N: usize>(groups: &[&[Row]]) -> [Row; N] {
+pub(super) const fn all_rows<const N: usize>(groups: &[&[Row]]) -> [Row; N] {
     let mut rows = [Row::new("", Kind::Flag, ""); N];
-    let (mut next, mut group) = (0, 0);
+    let (mut row_count, mut group) = (0, 0);
     while group < groups.len() {
         let mut index = 0;
         while index < groups[group].len() {
-            rows[next] = groups[group][index];
-            (next, index) = (next + 1, index + 1);
+            rows[row_count] = groups[group][index];
+            (row_count, index) = (row_count + 1, index + 1);
         }
         group += 1;
     }

@@ -4,8 +4,8 @@ use serde_json::{Value as Json, json};
 
 use super::{Kind, Row};
 
-/// Valid values of those fields whose kind does not determine them.
-const SPECIAL: &[(&str, &str)] = &[
+/// Sample texts of fields that do not accept every value of their kind.
+const SAMPLES_BY_KEY: &[(&str, &str)] = &[
     ("account", "sample"),
     ("base_url", "https://sample"),
     ("bearer_token_env_var", "SAMPLE"),
@@ -24,7 +24,7 @@ const SPECIAL: &[(&str, &str)] = &[
 
 /// Returns a value for the field; `None` for an object of other fields, which have their own samples.
 pub(crate) fn sample(row: &Row) -> Option<Json> {
-    if let Some((_, text)) = SPECIAL.iter().find(|(key, _)| *key == row.key) {
+    if let Some((_, text)) = SAMPLES_BY_KEY.iter().find(|(key, _)| *key == row.key) {
         return Some(json!(text));
     }
     match row.key {

@@ -43,12 +43,12 @@ const ENTRY_TABLE_SUFFIX: &str = " in an entry";
 #[must_use]
 pub fn reference() -> String {
     let mut page = Page { text: HEAD.to_owned() + ENTRIES, suffix: ENTRY_TABLE_SUFFIX };
-    let kinds = [
+    let sections = [
         ("For every server", FieldScope::Any),
         ("For child processes (`stdio`)", FieldScope::Stdio),
         ("For endpoints (`http`, `sse`)", FieldScope::Http),
     ];
-    for (title, scope) in kinds {
+    for (title, scope) in sections {
         // Every entry may have notes.
         let notes = NOTES.rows.iter().filter(|_| scope == FieldScope::Any);
         page.section(title, ENTRY.rows.iter().filter(|row| row.servers == scope).chain(notes));
@@ -62,7 +62,7 @@ pub fn reference() -> String {
     page.text + "\n"
 }
 
-/// A page while it is written.
+/// A page that is being written.
 struct Page {
     text: String,
     /// The suffix of the headings of tables.
@@ -97,7 +97,7 @@ impl Page {
             Kind::Text => "text".to_owned(),
             Kind::Flag => "`true`, `false`".to_owned(),
             Kind::Words(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
-            // So large a maximum is only that of the Rust type.
+            // Such a large maximum comes only from the Rust type, so do not show it.
             Kind::Whole { min, max } if *max >= u64::from(u32::MAX) => format!("whole number from {min}"),
             Kind::Whole { min, max } => format!("whole number, {min} to {max}"),
             Kind::Number { min, max } if *max >= f64::MAX => format!("number from {min}"),
@@ -119,7 +119,8 @@ impl Page {
         }
     }
 
-    /// Returns a link to the section of `table`. Its anchor is made as GitHub and mdBook do; titles are in lower case.
+    /// Returns a link to the section of `table`, with the anchor that GitHub and mdBook make. All titles are in lower
+    /// case.
     fn link(&self, table: &Table) -> String {
         let anchor = format!("{}{}", table.title.replace('.', ""), self.suffix.replace(' ', "-"));
         format!("[`{}`](#{anchor})", table.title)

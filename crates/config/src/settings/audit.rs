@@ -1,4 +1,4 @@
-//! Reads `[audit]`: how much the audit log stores of calls, and for how long.
+//! Reads `[audit]`: the data of calls that the audit log stores, and the limits after which it deletes rows.
 
 use crate::{
     document::Document,
@@ -7,7 +7,7 @@ use crate::{
     rows::AUDIT,
 };
 
-/// How much the audit log stores of calls, and for how long.
+/// The data of calls that the audit log stores, and the limits after which it deletes rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {

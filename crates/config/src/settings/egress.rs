@@ -1,4 +1,4 @@
-//! Reads `egress`: to which hosts and ports Toolrack may send requests.
+//! Reads `egress`: the hosts and ports to which Toolrack may send requests.
 
 use toolrack_host::egress::{EgressRules, Profile, Proxy};
 
@@ -13,7 +13,7 @@ use crate::{
 /// goes to an address that the file may forbid.
 pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Problem>) {
     let source = super::shown_path(document);
-    let mut reader = Reader { document, problems: Vec::new() };
+    let mut reader = EgressReader { document, problems: Vec::new() };
     let profile = match &node.value {
         Value::Text(_) => reader.profile("egress", node),
         Value::Map(_) => {
@@ -36,12 +36,12 @@ pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Proble
 }
 
 /// Reads the rules of one file, and collects their problems.
-struct Reader<'a> {
+struct EgressReader<'a> {
     document: &'a Document,
     problems: Vec<Problem>,
 }
 
-impl Reader<'_> {
+impl EgressReader<'_> {
     fn report_invalid(&mut self, field: &str, expected: &str, node: &Node) {
         let problem = Problem::error(format!("`{field}` must be {expected}")).field(field);
         let hint = "until then, only public addresses are contacted, and only with https";
@@ -64,7 +64,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads the list `name`, each item with `read`. Reports an error for a value that `read` does not accept.
+    /// Reads the list `name`, each item with `read`. Reports an error for each item that `read` does not accept.
     fn items<T>(&mut self, node: &Node, name: &str, expected: &str, read: impl Fn(&Node) -> Option<T>) -> Vec<T> {
         let Some(member) = node.get(name) else { return Vec::new() };
         let field = format!("egress.{name}");

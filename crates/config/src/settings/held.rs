@@ -9,8 +9,8 @@ use crate::{
 };
 
 fn read(text: &str) -> (Settings, Vec<Problem>) {
-    let wanted = ReadContext { agent: Some("a"), ..ReadContext::default() };
-    Settings::read(&Document::new(Some("toolrack.toml".into()), text), wanted)
+    let context = ReadContext { agent: Some("a"), ..ReadContext::default() };
+    Settings::read(&Document::new(Some("toolrack.toml".into()), text), context)
 }
 
 /// Each table with the text before its fields.
@@ -53,28 +53,28 @@ fn value(table: &Table, key: &str, sample: Json) -> Json {
 #[test]
 fn each_setting_is_read_and_applied() {
     let schema = toolrack_host::Validator::compile(&crate::schema::settings()).expect("a schema");
-    let mut held = 0;
+    let mut checked_count = 0;
     for (table, head) in TABLES {
         // A rule needs a pattern.
         let rule = if table.title == "policy.rules" { "confirm = \"x/*\"\n" } else { "" };
         // The head has what a table needs.
-        let own = head.rsplit("[[").next().unwrap_or_default();
-        for row in table.rows.iter().filter(|row| !own.contains(&format!("\n{} = ", row.key))) {
+        let last_table = head.rsplit("[[").next().unwrap_or_default();
+        for row in table.rows.iter().filter(|row| !last_table.contains(&format!("\n{} = ", row.key))) {
             let Some(sample) = sample(row) else { continue };
             let is_effect = ["allow", "confirm", "deny"].contains(&row.key);
-            let rest = if is_effect { "" } else { rule };
-            let (before, _) = read(&format!("{head}{rest}"));
-            let text = format!("{head}{rest}{} = {}\n", row.key, toml(&value(table, row.key, sample)));
+            let required_fields = if is_effect { "" } else { rule };
+            let (before, _) = read(&format!("{head}{required_fields}"));
+            let text = format!("{head}{required_fields}{} = {}\n", row.key, toml(&value(table, row.key, sample)));
             let (settings, problems) = read(&text);
             assert_eq!(problems, [], "{text}");
             assert_ne!(settings, before, "{text}");
             let document = Document::new(Some("toolrack.toml".into()), &text);
             let file = dialect::parse(&document).expect("TOML").expect("a value").to_json();
             assert!(schema.validate(&file).is_ok(), "{text}");
-            held += 1;
+            checked_count += 1;
         }
     }
-    assert!(held > 40, "{held}");
+    assert!(checked_count > 40, "{checked_count}");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn an_absent_setting_equals_its_documented_default() {
 
 /// Values that are not of this kind.
 fn wrong(kind: &Kind) -> Vec<Json> {
-    // Just outside of the bounds, where TOML can write the number.
+    // The numbers just outside of the bounds, if TOML can write them.
     let outside = |least: u64, most: u64| {
         let above = most.checked_add(1).filter(|above| i64::try_from(*above).is_ok()).map(|above| json!(above));
         let below = least.checked_sub(1).map_or(json!(-1), |below| json!(below));
@@ -113,7 +113,7 @@ fn wrong(kind: &Kind) -> Vec<Json> {
         Kind::Object | Kind::Table(_) => vec![json!("canary"), json!(1), json!([1])],
         Kind::Tables(_) | Kind::NamedEntries => vec![json!("canary"), json!(1), json!([1]), json!({})],
         Kind::Entries => vec![json!("canary"), json!(1), json!([]), json!({ "x": 1 })],
-        // Of several kinds, what is of neither.
+        // Values that are of neither kind.
         Kind::Either([Kind::Text, Kind::Texts]) => vec![json!(1), json!(true), json!([1]), json!([["x"]]), json!({})],
         Kind::Either([Kind::Words(_), Kind::Table(_)]) => vec![json!("canary"), json!(1), json!([])],
         _ => panic!("{kind:?} has no values here"),
@@ -134,7 +134,7 @@ fn at_the_bounds(kind: &Kind) -> Vec<Json> {
     }
 }
 
-/// Each setting with the text before it, and what follows where its table needs more.
+/// Each setting with the text before it, and with the fields that its table also needs.
 fn settings() -> impl Iterator<Item = (&'static Table, &'static Row, &'static str, &'static str)> {
     let more: [(&Table, &str); 3] = [
         (DEFAULTS, "[defaults]\n"),

@@ -28,7 +28,7 @@ pub(crate) struct PolicySection {
     rules: Vec<Rule>,
     allow_read_only: Option<bool>,
     otherwise: Option<DefaultEffect>,
-    /// The reason why the rules of the file are unknown, if they are. No call runs then.
+    /// The reason if the rules of the file are unknown. No call runs then.
     broken_reason: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl PolicySection {
     pub(crate) fn added_to(self, mut policy: Policy, owner: FileOwner) -> Policy {
         let Self { rules, allow_read_only, otherwise, broken_reason } = self;
         if let Some(why) = broken_reason {
-            // The broken policy denies every call anyway, whatever the default.
+            // The broken policy denies every call, so the default has no effect.
             return policy.stricter(&Policy::broken(why), DefaultEffect::Allow);
         }
         if owner == FileOwner::Project {
@@ -63,7 +63,7 @@ impl PolicySection {
         }
     }
 
-    /// Reads a file of which only `[policy]` is used, and returns its problems.
+    /// Reads only `[policy]` from a file, and returns the problems of the file.
     pub(crate) fn read_policy_file(document: &Document, owner: FileOwner) -> (Self, Vec<Problem>) {
         let root = match dialect::parse(document) {
             Ok(root) => root,
@@ -92,9 +92,9 @@ impl PolicySection {
 
     /// Reads the table `[policy]` in `node`, and returns its problems. After an error, the section forbids every call.
     pub(crate) fn read(document: &Document, node: &Node, owner: FileOwner) -> (Self, Vec<Problem>) {
-        let mut reader = Reader { document, owner, section: Self::default(), problems: Vec::new() };
+        let mut reader = PolicyReader { document, owner, section: Self::default(), problems: Vec::new() };
         reader.read(node);
-        let Reader { mut section, problems, .. } = reader;
+        let PolicyReader { mut section, problems, .. } = reader;
         if let Some(error) = problems.iter().find(|problem| problem.is_error()) {
             let file = document.path.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
             let place = error.line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"));
@@ -105,14 +105,14 @@ impl PolicySection {
 }
 
 /// A `[policy]` that is being read.
-struct Reader<'a> {
+struct PolicyReader<'a> {
     document: &'a Document,
     owner: FileOwner,
     section: PolicySection,
     problems: Vec<Problem>,
 }
 
-impl Reader<'_> {
+impl PolicyReader<'_> {
     /// Reports an error in `policy.FIELD`, at the bytes `span` of the file.
     fn error(&mut self, field: &str, message: String, span: &Range<usize>) {
         let hint = match self.owner {
@@ -136,8 +136,8 @@ impl Reader<'_> {
         self.problems.push(self.document.locate(problem, span.clone()));
     }
 
-    /// Returns whether `table` has the key of `member`. If not, reports an error: without a condition whose key is
-    /// misspelt, a rule would match more calls than intended.
+    /// Returns whether `table` has the key of `member`. Otherwise, reports an error: a rule with a misspelt condition
+    /// would match more calls than intended.
     fn check_known(&mut self, member: &Member, table: &Table, place: &str) -> bool {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
@@ -184,8 +184,8 @@ impl Reader<'_> {
 
     /// Adds `rules`, which have the same effect, to the section.
     fn add_rules(&mut self, rules: Vec<Rule>, field: &str, member: &Member) {
-        let allows = rules.first().is_some_and(|rule| rule.effect() == Effect::Allow);
-        if allows && self.owner == FileOwner::Project {
+        let allows_calls = rules.first().is_some_and(|rule| rule.effect() == Effect::Allow);
+        if allows_calls && self.owner == FileOwner::Project {
             return self.warn_ignored(field, &member.name_span);
         }
         if self.section.rules.len() + rules.len() > MAX_RULES {
@@ -206,7 +206,7 @@ impl Reader<'_> {
                 self.error(&place, "a rule must be a table".to_owned(), &node.span);
                 continue;
             };
-            // `count` instead of `any`, so that every unknown key is reported.
+            // `count`, unlike `any`, reports every unknown key.
             if members.iter().filter(|member| !self.check_known(member, RULE, &place)).count() > 0 {
                 continue;
             }
@@ -260,8 +260,8 @@ impl Reader<'_> {
         texts
     }
 
-    /// Returns `rule` with the conditions of its table `node`; `None` after an error, which it reports. `place` is the
-    /// path of the table, such as `rules[0]`.
+    /// Returns `rule` with the conditions of its table `node`. Reports an error, and then returns `None`. `place` is
+    /// the path of the table, such as `rules[0]`.
     fn with_conditions(&mut self, rule: Rule, place: &str, node: &Node) -> Option<Rule> {
         let rule = self.with_globs(rule, (place, "agent"), node, Rule::agents)?;
         let rule = self.with_globs(rule, (place, "tenant"), node, Rule::tenants)?;
@@ -298,7 +298,7 @@ impl Reader<'_> {
             }
         }
         // `None` after an error; `Some(None)` if the rule does not have the hint.
-        let mut hint = |name: &str| match node.get(name).map(|member| &member.node) {
+        let mut read_hint = |name: &str| match node.get(name).map(|member| &member.node) {
             None => Some(None),
             Some(Node { value: Value::Bool(value), .. }) => Some(Some(*value)),
             Some(other) => {
@@ -307,16 +307,16 @@ impl Reader<'_> {
             }
         };
         let hints = Hints {
-            read_only: hint("read_only")?,
-            destructive: hint("destructive")?,
-            idempotent: hint("idempotent")?,
-            open_world: hint("open_world")?,
+            read_only: read_hint("read_only")?,
+            destructive: read_hint("destructive")?,
+            idempotent: read_hint("idempotent")?,
+            open_world: read_hint("open_world")?,
         };
         Some(rule.hints(hints))
     }
 
-    /// Returns `rule` with the globs of its condition `name`, which `add_globs` adds; `None` after an error, which it
-    /// reports.
+    /// Reads the condition `name`, and adds its globs to `rule` with `add_globs`. Reports an error, and then returns
+    /// `None`.
     fn with_globs(
         &mut self,
         rule: Rule,
@@ -341,7 +341,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the path of the field `name` in `place`. Without a name, returns `place`; without a place, `name`.
+/// Returns the path of the field `name` in `place`. If one of them is empty, returns the other.
 fn field_path(place: &str, name: &str) -> String {
     match (place, name) {
         (place, "") => place.to_owned(),

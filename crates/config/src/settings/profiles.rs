@@ -23,7 +23,7 @@ pub type ToolProfiles = BTreeMap<Arc<str>, Arc<ToolProfile>>;
 
 /// Reads `profiles`. A profile with an error has no tools, so that no client sees more tools than it should.
 pub(super) fn read(document: &Document, node: &Node) -> (ToolProfiles, Vec<Problem>) {
-    let mut reader = Reader { document, problems: Vec::new() };
+    let mut reader = ProfileReader { document, problems: Vec::new() };
     let mut profiles = ToolProfiles::new();
     for node in reader.tables("profiles", node) {
         let problems_before = reader.problems.len();
@@ -41,12 +41,12 @@ pub(super) fn read(document: &Document, node: &Node) -> (ToolProfiles, Vec<Probl
 }
 
 /// Reads the profiles of one file, and collects their problems.
-struct Reader<'a> {
+struct ProfileReader<'a> {
     document: &'a Document,
     problems: Vec<Problem>,
 }
 
-impl Reader<'_> {
+impl ProfileReader<'_> {
     /// Adds an error in `field`, at the bytes `span` of the file.
     fn error(&mut self, field: &str, message: String, span: &Range<usize>) {
         let problem = Problem::error(message).field(field).hint("until then, the profile has no tools");
@@ -74,7 +74,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds an error if `node` is not a table, and one for each member that `table` does not have.
+    /// Adds an error if `node` is not a table, and for each member that `table` does not have.
     fn check_keys(&mut self, node: &Node, table: &Table) {
         let Some(members) = node.members() else { return self.report_invalid(table.title, "a table", node) };
         for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
@@ -108,19 +108,19 @@ impl Reader<'_> {
         }
         selection = selection.without(self.patterns(node, "without").unwrap_or_default());
         let shown_tools = node.get("show").map(|member| self.tables("profiles.show", &member.node));
-        let mut names = BTreeMap::new();
+        let mut shown_names = BTreeMap::new();
         let mut profile = ToolProfile::new(selection);
         if let Some(limits) = node.get("limits") {
             profile = profile.with_quotas(self.limits(&limits.node));
         }
         for tool in shown_tools.unwrap_or_default() {
-            let Some(((server, tool), shown_as)) = self.shown_tool(tool, &mut names) else { continue };
+            let Some(((server, tool), shown_as)) = self.shown_tool(tool, &mut shown_names) else { continue };
             profile = profile.showing(server, tool, shown_as);
         }
         profile
     }
 
-    /// Reads the quotas of a profile. [`Self::check_keys`] reports an unknown name.
+    /// Reads the quotas of a profile. [`Self::check_keys`] reports unknown names.
     fn limits(&mut self, node: &Node) -> QuotaSet {
         self.check_keys(node, PROFILE_LIMITS);
         let mut quotas = QuotaSet::default();
@@ -130,7 +130,7 @@ impl Reader<'_> {
                 Value::Number(number) => number.as_f64(),
                 _ => None,
             };
-            // No quota can be 0, so a value that is no number is an error, too.
+            // A quota cannot be 0, so 0 stands for a value that is not a number: `Quota::read` rejects it.
             match Quota::read(&member.name, number.unwrap_or_default()) {
                 Ok(quota) => quotas.add(quota),
                 Err(error) => {
@@ -142,12 +142,12 @@ impl Reader<'_> {
         quotas
     }
 
-    /// Reads a tool that is shown with another name or description. `names` collects these names, because each must be
-    /// unique in the profile.
+    /// Reads a tool that the profile shows with another name or description. Adds the name to `shown_names`, because it
+    /// must be unique in the profile.
     fn shown_tool(
         &mut self,
         node: &Node,
-        names: &mut BTreeMap<String, Range<usize>>,
+        shown_names: &mut BTreeMap<String, Range<usize>>,
     ) -> Option<((ServerName, String), ShownAs)> {
         self.check_keys(node, SHOW);
         let server_and_tool = node.text("tool").and_then(|tool| tool.split_once('/'));
@@ -162,7 +162,7 @@ impl Reader<'_> {
             shown_as.name = member.node.as_text().filter(|name| ToolProfile::is_name(name)).map(ToOwned::to_owned);
             match &shown_as.name {
                 None => self.report_invalid("profiles.show.name", "1 to 64 letters, digits, `-` and `_`", &member.node),
-                Some(name) if names.insert(name.clone(), member.node.span.clone()).is_some() => {
+                Some(name) if shown_names.insert(name.clone(), member.node.span.clone()).is_some() => {
                     let message = format!("two tools of the profile are shown as `{name}`");
                     self.error("profiles.show.name", message, &member.node.span);
                 }

@@ -55,32 +55,33 @@ impl ServeSettings {
         let expected_time = "a number of seconds from 0.001 to 86400";
         let settings = Self {
             connections: read_number("connections", "a whole number, 2 or more", |number| is_count(number, 2.0))
-                .and_then(count),
+                .and_then(to_count),
             member_connections: read_number("member_connections", "a whole number, 1 or more", |number| {
                 is_count(number, 1.0)
             })
-            .and_then(count),
+            .and_then(to_count),
             unauthenticated_connections: read_number(
                 "unauthenticated_connections",
                 "a whole number, 1 or more",
                 |number| is_count(number, 1.0),
             )
-            .and_then(count),
+            .and_then(to_count),
             head_timeout: read_number("head_timeout", expected_time, is_time).map(Duration::from_secs_f64),
             idle_timeout: read_number("idle_timeout", expected_time, is_time).map(Duration::from_secs_f64),
             session_worlds: read_number("session_worlds", "a whole number, 1 or more", |number| is_count(number, 1.0))
-                .and_then(count),
+                .and_then(to_count),
         };
         (settings, problems)
     }
 }
 
+/// Returns whether `number` is a whole number of `min` or more that fits into 32 bits.
 fn is_count(number: f64, min: f64) -> bool {
     number.fract() == 0.0 && number >= min && number <= f64::from(u32::MAX)
 }
 
-/// Converts a whole number, by way of text: the standard library has no checked conversion from `f64` to an integer.
-fn count(number: f64) -> Option<usize> {
+/// Converts a whole number via text, because the standard library has no checked conversion from `f64` to an integer.
+fn to_count(number: f64) -> Option<usize> {
     format!("{number:.0}").parse().ok()
 }
 

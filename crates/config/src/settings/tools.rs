@@ -72,7 +72,7 @@ impl ToolSettings {
                 _ => report_invalid("name_length", "64 or 128", &member.node),
             }
         }
-        // `apply` applies a word, and returns whether it is a known one.
+        // `apply` applies a word, and returns whether the word is known.
         let mut read_word = |name: &str, apply: &mut dyn FnMut(&str) -> bool| {
             let Some(member) = node.get(name) else { return };
             if !member.node.as_text().is_some_and(apply) {

@@ -16,8 +16,8 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use toolrack_host::spec::Stdio;
 
-/// The size of the largest file whose content is read. The fingerprint of a larger file is its inode, its size and the
-/// time of its last change.
+/// The maximum size of a file to read. The fingerprint of a larger file is its inode, its size and the time of its last
+/// change.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The maximum number of bytes to read from all files of one entry. Further files get the same kind of fingerprint as
@@ -34,7 +34,7 @@ const EXTENSIONS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py"];
 /// Extensions of scripts: files that interpreters run.
 const SCRIPT_EXTENSIONS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".pl", ".php", ".lua", ".jar"];
 
-/// Files of the working folder that decide what these programs run.
+/// Programs, each with the files of the working folder that set the program's scripts or packages.
 const MANIFESTS: &[(&[&str], &[&str])] = &[
     (&["npm", "npx", "pnpm", "pnpx", "yarn", "bun", "bunx"], &["package.json", ".npmrc", ".yarnrc.yml", "bunfig.toml"]),
     (&["uv", "uvx", "poetry", "pdm", "hatch"], &["pyproject.toml", "uv.toml", ".python-version"]),
@@ -47,9 +47,8 @@ const MANIFESTS: &[(&[&str], &[&str])] = &[
 
 /// Returns the files below `root` that `stdio` runs: the path of each within `root`, and its current fingerprint.
 pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
-    // `RunFolders::set_folder` has made `cwd` absolute, unless it begins with `~` or a placeholder. These are not
-    // resolved here, and the program is assumed to run in the root. In an absolute `cwd`, `$$` stands for `$`, as
-    // everywhere in an entry.
+    // `RunFolders::set_folder` has made `cwd` absolute, unless it begins with `~` or a placeholder. For such a `cwd`,
+    // take the root instead. In an absolute `cwd`, `$$` stands for `$`, as everywhere in an entry.
     let cwd = stdio.cwd.as_deref().and_then(Path::to_str).filter(|cwd| cwd.starts_with('/'));
     let cwd = cwd.map_or_else(|| root.to_owned(), |cwd| PathBuf::from(cwd.replace("$$", "$")));
     let mut collector = FileCollector { root, cwd, bytes_left: MAX_TOTAL_BYTES, files: BTreeMap::new() };
@@ -73,13 +72,13 @@ pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
             collector.add_in_cwd(&format!("node_modules/.bin/{arg}"));
         }
     }
-    // Variables can name files that a program runs, as `NODE_OPTIONS` and `PYTHONSTARTUP` do. Other variables do so
-    // only for some programs, so all values are searched.
+    // Variables can name files that a program runs, as `NODE_OPTIONS` and `PYTHONSTARTUP` do. Any variable can do so
+    // for some program, so search all values.
     stdio.env.values().for_each(|value| collector.add_all_in(value));
     collector.files
 }
 
-/// The files that were found so far.
+/// Collects the files that an entry runs.
 struct FileCollector<'a> {
     root: &'a Path,
     cwd: PathBuf,
@@ -95,9 +94,9 @@ impl FileCollector<'_> {
         // `:-` precedes the default of a placeholder, which may be a path.
         let text = text.replace("$$", "$").replace("${PWD}", ".").replace(":-", " ");
         self.add_word(&text);
-        for part in text.split(|c: char| c.is_whitespace() || "=:,;|&()<>{}'\"`".contains(c)) {
-            if part.len() < text.len() {
-                self.add_word(part);
+        for word in text.split(|c: char| c.is_whitespace() || "=:,;|&()<>{}'\"`".contains(c)) {
+            if word.len() < text.len() {
+                self.add_word(word);
             }
         }
     }
@@ -114,14 +113,14 @@ impl FileCollector<'_> {
         } else {
             self.add_path(&path);
             self.record_absence(word, &path);
-            EXTENSIONS.iter().for_each(|ending| self.add_in_cwd(&format!("{word}{ending}")));
+            EXTENSIONS.iter().for_each(|extension| self.add_in_cwd(&format!("{word}{extension}")));
         }
     }
 
-    /// Records that a script does not exist yet. If it is created later, the entry waits for a new agreement.
+    /// Records that a script does not exist yet. If a program creates it later, the entry waits for a new agreement.
     fn record_absence(&mut self, word: &str, path: &Path) {
         let normalized_path = normalized(path);
-        let is_script = word.starts_with("./") || SCRIPT_EXTENSIONS.iter().any(|ending| word.ends_with(ending));
+        let is_script = word.starts_with("./") || SCRIPT_EXTENSIONS.iter().any(|extension| word.ends_with(extension));
         if is_script && path.symlink_metadata().is_err() && normalized_path.starts_with(self.root) {
             let name = normalized_path.strip_prefix(self.root).unwrap_or(&normalized_path).display().to_string();
             self.files.entry(name).or_insert_with(|| "not there".to_owned());
@@ -146,7 +145,7 @@ impl FileCollector<'_> {
         self.add_path(&path);
     }
 
-    /// Adds the file at `path` if the path or the file itself is in the project: one of them can be a link.
+    /// Adds the file at `path` if the path or the target of its links is in the project.
     fn add_path(&mut self, path: &Path) {
         let Ok(metadata) = path.metadata() else { return };
         let normalized_path = normalized(path);

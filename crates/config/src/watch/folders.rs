@@ -84,8 +84,8 @@ impl Folders {
 
     /// Watches `folder` for `reader`.
     pub(super) fn add(&mut self, folder: &Path, reader: ReaderId) {
-        if let Some(watched) = self.by_path.get_mut(folder) {
-            watched.readers.insert(reader);
+        if let Some(watched_folder) = self.by_path.get_mut(folder) {
+            watched_folder.readers.insert(reader);
             return;
         }
         // Take the fingerprint first: if the folder is replaced before it is watched, the next check finds a
@@ -97,34 +97,36 @@ impl Folders {
 
     /// Stops watching `folder` for `reader`. After its last reader has left, the system stops watching it.
     pub(super) fn remove(&mut self, folder: &Path, reader: ReaderId) {
-        let Some(watched) = self.by_path.get_mut(folder) else { return };
-        watched.readers.remove(&reader);
-        if watched.readers.is_empty() {
+        let Some(watched_folder) = self.by_path.get_mut(folder) else { return };
+        watched_folder.readers.remove(&reader);
+        if watched_folder.readers.is_empty() {
             self.by_path.remove(folder);
             self.system_watcher.unwatch(folder);
         }
     }
 
-    /// Treats `folder` as replaced until [`Self::watch_again`], after an event of the folder itself: another folder may
-    /// be in its place.
+    /// Treats `folder` as replaced until [`Self::watch_again`]. Called after an event of the folder itself: another
+    /// folder may be in its place.
     pub(super) fn mark_replaced(&mut self, folder: &Path) {
-        if let Some(watched) = self.by_path.get_mut(folder) {
-            watched.fingerprint = Fingerprint::default();
+        if let Some(watched_folder) = self.by_path.get_mut(folder) {
+            watched_folder.fingerprint = Fingerprint::default();
         }
     }
 
-    /// Returns whether another folder has, or may have, replaced the folder that is watched.
+    /// Returns whether another folder may have replaced the watched folder.
     pub(super) fn is_replaced(&self, folder: &Path) -> bool {
-        self.by_path.get(folder).is_some_and(|watched| !Fingerprint::read(folder).is_same_file(&watched.fingerprint))
+        self.by_path
+            .get(folder)
+            .is_some_and(|watched_folder| !Fingerprint::read(folder).is_same_file(&watched_folder.fingerprint))
     }
 
     /// Watches the new folder at this path in place of the old one. Returns the readers of the folder, which may have
     /// missed a change.
     pub(super) fn watch_again(&mut self, folder: &Path) -> BTreeSet<ReaderId> {
-        let Some(watched) = self.by_path.get_mut(folder) else { return BTreeSet::new() };
+        let Some(watched_folder) = self.by_path.get_mut(folder) else { return BTreeSet::new() };
         self.system_watcher.unwatch(folder);
-        watched.fingerprint = Fingerprint::read(folder);
+        watched_folder.fingerprint = Fingerprint::read(folder);
         self.system_watcher.watch(folder);
-        watched.readers.clone()
+        watched_folder.readers.clone()
     }
 }

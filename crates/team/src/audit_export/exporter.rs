@@ -1,7 +1,7 @@
-//! Exports the new rows of one log: writes them as objects (files), and then a head: a signed file that names the
+//! Exports the new rows of one log. Writes them as objects (files), and then a head: a signed file that names the
 //! objects.
 //!
-//! A round plans a head first and stores it in the database, so that after a crash the next process writes the same
+//! A round first plans a head, and stores the head in the database. So after a crash, the next process writes the same
 //! head and the same objects.
 
 use std::{sync::Arc, time::Duration};
@@ -30,10 +30,10 @@ const MAX_OBJECTS: usize = 100;
 /// The first and the longest pause before an object is tried again. Each pause is twice as long as the one before.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
 
-/// The maximum number of keys that a process remembers because it has signed with them.
+/// The maximum number of its signing keys that a process remembers.
 const MAX_OWN_KEYS: usize = 16;
 
-/// Why a log was not written.
+/// Why a log was not exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -54,15 +54,15 @@ pub enum ExportError {
     NotOpened(String),
 }
 
-/// How logs are written: the object store, the key, and the settings of `[audit_export]`.
+/// The means to export logs: the object store, the key, and the settings of `[audit_export]`.
 pub(super) struct LogExporter {
-    /// The name of the object store, under which the database stores how far each log is written there.
+    /// The name of the object store. Under this name, the database stores how far each log is exported there.
     pub(super) name: String,
     pub(super) object_store: Arc<dyn ObjectStore>,
     pub(super) key: SigningKey,
     /// The public key that this process has last written to the object store.
     pub(super) written_key: watch::Sender<Option<PublicKey>>,
-    /// The keys with which this process has signed, the present one last.
+    /// The public halves of the keys with which this process has signed, the present one last.
     pub(super) own_keys: Vec<PublicKey>,
     /// How large an object may be.
     pub(super) object_bounds: ObjectBounds,
@@ -85,15 +85,15 @@ impl LogExporter {
     /// Signs with `key` from now on. Returns whether that is another key than before.
     pub(super) fn set_key(&mut self, key: SigningKey) -> bool {
         let public = key.public();
-        let is_other = public != self.key.public();
-        if is_other {
-            self.own_keys.retain(|own| *own != public);
+        let has_changed = public != self.key.public();
+        if has_changed {
+            self.own_keys.retain(|key| *key != public);
             self.own_keys.push(public);
-            let excess = self.own_keys.len().saturating_sub(MAX_OWN_KEYS);
-            self.own_keys.drain(..excess);
+            let excess_count = self.own_keys.len().saturating_sub(MAX_OWN_KEYS);
+            self.own_keys.drain(..excess_count);
         }
         self.key = key;
-        is_other
+        has_changed
     }
 }
 
@@ -116,13 +116,13 @@ impl LogExport<'_> {
         if !self.progress.is_due {
             return Ok(());
         }
-        let written = self.write_all().await;
-        // A little less than the time between two rounds. Rounds are not equally long, and one that begins a little
-        // early would otherwise leave this log out.
-        let pause = if written.is_ok() { self.exporter.every * 9 / 10 } else { Duration::ZERO };
-        let ended = self.store.release_audit_export(&self.exporter.name, pause).await;
-        written?;
-        Ok(ended?)
+        let write_result = self.write_all().await;
+        // A little less than the time between two rounds, because a round that begins a little early would otherwise
+        // leave this log out.
+        let pause = if write_result.is_ok() { self.exporter.every * 9 / 10 } else { Duration::ZERO };
+        let release_result = self.store.release_audit_export(&self.exporter.name, pause).await;
+        write_result?;
+        Ok(release_result?)
     }
 
     /// Completes the head that an earlier round left unfinished, if there is one, and then writes heads until all rows
@@ -130,7 +130,7 @@ impl LogExport<'_> {
     async fn write_all(&mut self) -> Result<(), ExportError> {
         loop {
             let (pending, is_new) = match self.unfinished_head() {
-                Some(pending) => (pending, false),
+                Some(unfinished) => (unfinished, false),
                 None => match self.plan().await? {
                     Some(planned) => (planned, true),
                     None => return Ok(()),
@@ -144,7 +144,7 @@ impl LogExport<'_> {
                 continue;
             }
             let end = pending.head.end().map_or(0, |end| end.seq);
-            // After an unfinished head, or one that is full, there may be more rows.
+            // After an unfinished head, and after a head with the maximum number of objects, there may be more rows.
             let is_last = is_new && pending.head.objects.len() < MAX_OBJECTS;
             self.store.record_exported_head(&self.exporter.name, &pending.text, end, self.exporter.hold).await?;
             (self.progress.head, self.progress.pending, self.progress.last_exported) = (Some(pending.text), None, end);
@@ -172,30 +172,30 @@ impl LogExport<'_> {
         self.progress.head.as_deref().map(|head| sha256(head.as_bytes()))
     }
 
-    /// Makes the next head, and stores it in the database before anything of it is written. `None` if no head is due,
-    /// or if another process has stored one meanwhile.
+    /// Makes the next head, and stores it in the database. The caller then writes the head and its objects. `None` if
+    /// no head is due, or if another process has stored one meanwhile.
     async fn plan(&self) -> Result<Option<SignedHead>, ExportError> {
-        let last = self.progress.head.as_deref().and_then(Head::unverified);
-        let mut rows = RowReader::starting_after(self.store, last.as_ref().and_then(Head::end)).await?;
-        let (mut objects, mut end) = (Vec::new(), rows.after);
+        let last_head = self.progress.head.as_deref().and_then(Head::unverified);
+        let mut reader = RowReader::starting_after(self.store, last_head.as_ref().and_then(Head::end)).await?;
+        let (mut objects, mut end) = (Vec::new(), reader.after);
         while objects.len() < MAX_OBJECTS
-            && let Some(prepared) = rows.next_object(self.log, self.exporter.object_bounds).await?
+            && let Some(prepared) = reader.next_object(self.log, self.exporter.object_bounds).await?
         {
             end = prepared.end;
             objects.push(prepared.object);
         }
         let now = Utc::now();
         // A head from the future, signed before the clock was set back, counts as new.
-        let age = last.as_ref().map(|last| (now - last.at).to_std().unwrap_or_default());
+        let age = last_head.as_ref().map(|head| (now - head.at).to_std().unwrap_or_default());
         if objects.is_empty() && age.is_some_and(|age| age < self.exporter.idle_every) {
             return Ok(None);
         }
         let head = Head {
             log: self.log.to_string(),
-            number: last.map_or(1, |last| last.number + 1),
+            number: last_head.map_or(1, |head| head.number + 1),
             at: now,
             previous: self.previous_hash(),
-            after: rows.after.to_string(),
+            after: reader.after.to_string(),
             end: end.to_string(),
             objects,
         };
@@ -207,7 +207,7 @@ impl LogExport<'_> {
 
     /// Writes the objects of a head, and then the head. Returns `false` if the store has deleted rows of the objects.
     async fn write(&mut self, SignedHead { head, key, text }: &SignedHead) -> Result<bool, ExportError> {
-        let after = head.after().ok_or(ExportError::Unwritable)?;
+        let chain_start = head.after().ok_or(ExportError::Unwritable)?;
         // The public key comes first, because its file always has the same content: an object store may use the first
         // file to find out whether its service would overwrite files.
         if *self.exporter.written_key.borrow() != Some(*key) {
@@ -215,13 +215,14 @@ impl LogExport<'_> {
             self.exporter.written_key.send_replace(Some(*key));
         }
         if !head.objects.is_empty() {
-            let mut rows = RowReader::starting_after(self.store, Some(after)).await?;
+            let mut reader = RowReader::starting_after(self.store, Some(chain_start)).await?;
             for object in &head.objects {
-                let length = object.last.saturating_sub(object.first).saturating_add(1);
+                let row_count = object.last.saturating_sub(object.first).saturating_add(1);
                 // The head says where the object ends, so only the number of rows limits it.
-                let bounds = ObjectBounds { rows: usize::try_from(length).unwrap_or(usize::MAX), bytes: usize::MAX };
-                let prepared = rows.next_object(self.log, bounds).await?;
-                let Some(prepared) = prepared.filter(|prepared| rows.after == after && prepared.object == *object)
+                let bounds = ObjectBounds { rows: usize::try_from(row_count).unwrap_or(usize::MAX), bytes: usize::MAX };
+                let prepared = reader.next_object(self.log, bounds).await?;
+                let Some(prepared) =
+                    prepared.filter(|prepared| reader.after == chain_start && prepared.object == *object)
                 else {
                     return Ok(false);
                 };
@@ -236,19 +237,19 @@ impl LogExport<'_> {
     async fn put(&mut self, name: &str, content: Bytes) -> Result<(), ObjectStoreError> {
         let (mut pause, longest) = PAUSES;
         loop {
-            let limit = self.exporter.timeout;
+            let time_limit = self.exporter.timeout;
             let result =
-                timeout(limit, self.exporter.object_store.put(name, content.clone())).await.unwrap_or_else(|_| {
-                    let why = format!("{name} was not written within {limit:?} (`timeout` of `[audit_export]`)");
+                timeout(time_limit, self.exporter.object_store.put(name, content.clone())).await.unwrap_or_else(|_| {
+                    let why = format!("{name} was not written within {time_limit:?} (`timeout` of `[audit_export]`)");
                     Err(ObjectStoreError::Failed { why })
                 });
             match result {
                 Err(ObjectStoreError::Failed { why }) if self.retries.0 == 0 => {
-                    let tried = match self.exporter.retries {
+                    let retries_note = match self.exporter.retries {
                         0 => String::new(),
                         retries => format!(", also when tried again {retries} times (`retries` of `[audit_export]`)"),
                     };
-                    return Err(ObjectStoreError::Failed { why: why + &tried });
+                    return Err(ObjectStoreError::Failed { why: why + &retries_note });
                 }
                 Err(ObjectStoreError::Failed { .. }) => {
                     self.retries.0 -= 1;
@@ -261,11 +262,12 @@ impl LogExport<'_> {
     }
 }
 
-/// A head, and its signed text.
+/// A head with its signature.
 struct SignedHead {
     head: Head,
-    /// The key that signed it.
+    /// The public half of the key that signed the head.
     key: PublicKey,
+    /// The signed text of the head.
     text: String,
 }
 

@@ -1,5 +1,5 @@
-//! Signs and reads heads. A head is a signed statement that says where a log ended at some time, and lists the objects
-//! (files) with the rows up to there.
+//! Signs and reads heads. A head is a signed statement about an exported audit log at some time. It names the last row
+//! of the log with its hash, and lists the objects (files) with the rows since the previous head.
 
 use std::fmt;
 
@@ -33,7 +33,8 @@ impl fmt::Display for LogName {
     }
 }
 
-/// A signed statement of what a log consisted of at some time. Each head continues where the one before it ended.
+/// A signed statement about a log at some time: it lists the new objects of the log. Each head continues where the one
+/// before it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Head {
@@ -43,7 +44,7 @@ pub struct Head {
     pub number: u64,
     /// When the head was signed.
     pub at: DateTime<Utc>,
-    /// SHA-256 of the signed text of the head before this one.
+    /// SHA-256 of the signed text of the head before this one, in hexadecimal digits. `None` for the first head.
     pub previous: Option<String>,
     /// The end of the chain before the first row of the objects: `SEQ:HASH`.
     pub after: String,
@@ -53,7 +54,7 @@ pub struct Head {
     pub objects: Vec<NamedObject>,
 }
 
-/// An object of a head.
+/// An object that a head names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NamedObject {
@@ -61,11 +62,11 @@ pub struct NamedObject {
     pub name: String,
     /// SHA-256 of the content, in hexadecimal digits.
     pub sha256: String,
-    /// The length of the content.
+    /// The length of the content, in bytes.
     pub bytes: u64,
-    /// The number of its first row.
+    /// The number of the first row in the object.
     pub first: u64,
-    /// The number of its last row.
+    /// The number of the last row in the object.
     pub last: u64,
 }
 
@@ -103,7 +104,7 @@ impl Head {
     pub(super) fn sign(&self, key: &SigningKey) -> Option<String> {
         let mut header = Header::new(Algorithm::EdDSA);
         (header.typ, header.kid) = (Some(TYPE.to_owned()), Some(key.public().id()));
-        encode(&header, self, &key.encoding).ok()
+        encode(&header, self, &key.encoding_key).ok()
     }
 
     /// Reads a head that one of `keys` has signed. Returns the head and that key, or what is wrong with the text.
@@ -117,8 +118,8 @@ impl Head {
             let kid = toolrack_host::text::for_line(&toolrack_host::text::clip(&kid, 64)).into_owned();
             return Err(format!("is signed with another key: `{kid}`"));
         };
-        let read = decode::<Self>(text, &key.decoding(), &validation());
-        Ok((read.map_err(|_| "has a wrong signature".to_owned())?.claims, *key))
+        let decoded = decode::<Self>(text, &key.decoding_key(), &validation());
+        Ok((decoded.map_err(|_| "has a wrong signature".to_owned())?.claims, *key))
     }
 
     /// Reads a head without checking its signature.
@@ -127,7 +128,7 @@ impl Head {
     }
 }
 
-/// Returns how a head is checked. Unlike a token, a head has no time of expiry and no audience.
+/// Returns the checks for a head. Unlike a token, a head has no time of expiry and no audience.
 fn validation() -> Validation {
     let mut rules = Validation::new(Algorithm::EdDSA);
     rules.required_spec_claims.clear();

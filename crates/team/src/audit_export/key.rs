@@ -1,4 +1,4 @@
-//! Reads and writes the Ed25519 keys of heads (the signed files that list exported objects).
+//! Reads and writes the Ed25519 keys that sign and verify heads (the signed files that list exported objects).
 
 use std::fmt;
 
@@ -12,21 +12,22 @@ use sha2::{Digest as _, Sha256};
 /// The beginning of an Ed25519 public key in DER (RFC 8410, 4), before its 32 bytes.
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// Why a text is not a key of the expected kind. Each text continues the name of the setting or file.
+/// Why a text is not a key of the expected kind. Each message continues the name of the setting or file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadKey {
-    /// No Ed25519 private key as PKCS#8 in PEM.
+    /// The text is no Ed25519 private key as PKCS#8 in PEM.
     #[error("is no private key: write one as `openssl genpkey -algorithm ed25519` does")]
     Private,
-    /// No Ed25519 public key.
+    /// The text is no Ed25519 public key.
     #[error("is no public key of Ed25519, in PEM or as JWK")]
     Public,
 }
 
 /// The private key that signs heads.
 pub struct SigningKey {
-    pub(super) encoding: EncodingKey,
+    /// The key in the form that `jsonwebtoken` signs with.
+    pub(super) encoding_key: EncodingKey,
     public: PublicKey,
 }
 
@@ -46,7 +47,7 @@ impl SigningKey {
         let der = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| BadKey::Private)?;
         let pair = Ed25519KeyPair::from_pkcs8(der.secret_pkcs8_der()).map_err(|_| BadKey::Private)?;
         let public = pair.public_key().as_ref().try_into().map_err(|_| BadKey::Private)?;
-        Ok(Self { encoding: EncodingKey::from_ed_der(der.secret_pkcs8_der()), public: PublicKey(public) })
+        Ok(Self { encoding_key: EncodingKey::from_ed_der(der.secret_pkcs8_der()), public: PublicKey(public) })
     }
 
     /// Returns the public half of the key.
@@ -85,9 +86,9 @@ impl PublicKey {
 
     fn from_jwk(text: &str) -> Option<Self> {
         let jwk: Jwk<'_> = serde_json::from_str(text).ok()?;
-        let is_known = (jwk.kty, jwk.crv) == ("OKP", "Ed25519");
+        let is_ed25519 = (jwk.kty, jwk.crv) == ("OKP", "Ed25519");
         let bytes = URL_SAFE_NO_PAD.decode(jwk.x).ok()?;
-        is_known.then_some(Self(bytes.try_into().ok()?))
+        is_ed25519.then_some(Self(bytes.try_into().ok()?))
     }
 
     fn from_pem(text: &str) -> Option<Self> {
@@ -98,10 +99,10 @@ impl PublicKey {
     /// Returns the key as JWK, with its id: one line, with a line feed.
     #[must_use]
     pub fn to_jwk(self) -> String {
-        // Always the same bytes, because the export never replaces an object by another.
-        let required = self.required_members();
-        let members = required.trim_end_matches('}');
-        format!("{members},\"alg\":\"EdDSA\",\"use\":\"sig\",\"kid\":\"{}\"}}\n", self.id())
+        // The same key always gives the same bytes, because the export never replaces an object by a different one.
+        let required_members = self.required_members();
+        let open_object = required_members.trim_end_matches('}');
+        format!("{open_object},\"alg\":\"EdDSA\",\"use\":\"sig\",\"kid\":\"{}\"}}\n", self.id())
     }
 
     /// Returns the id of the key: the SHA-256 thumbprint of the JWK (RFC 7638), in base64url.
@@ -117,7 +118,8 @@ impl PublicKey {
         format!("{{\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"{x}\"}}")
     }
 
-    pub(super) fn decoding(&self) -> DecodingKey {
+    /// Returns the key in the form that `jsonwebtoken` verifies with.
+    pub(super) fn decoding_key(&self) -> DecodingKey {
         // Despite its name, this function takes the 32 bytes of the key, and no DER around them.
         DecodingKey::from_ed_der(&self.0)
     }

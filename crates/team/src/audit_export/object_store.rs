@@ -1,17 +1,17 @@
-//! Defines what the exporter writes objects (files) to.
+//! Defines the trait for a place to which the exporter writes objects (files).
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-/// A place for objects, such as a bucket or a folder, which never overwrites one.
+/// A place for objects, such as a bucket or a folder. It never overwrites an object.
 pub trait ObjectStore: Send + Sync {
     /// Prepares for a round. An object store may for example read its credentials again, which may have changed.
     fn begin_round(&self) -> BoxFuture<'_, Result<(), ObjectStoreError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Writes an object, if there is none of this name. Also succeeds if the object store already has an object of this
-    /// name with the same content. If the future is dropped, the object may have been written or not.
+    /// Writes an object, if there is none of this name yet. Also succeeds if the object store already has an object of
+    /// this name with the same content. If the caller drops the future, the object may be written or not.
     fn put<'a>(&'a self, name: &'a str, content: Bytes) -> BoxFuture<'a, Result<(), ObjectStoreError>>;
 }
 

@@ -29,65 +29,66 @@ pub(super) struct RowReader<'a> {
     pub(super) after: ChainEnd,
     /// The end of the chain after the last row that was read from the database.
     read_up_to: ChainEnd,
-    /// The rows that were read, and are in no object yet.
-    page: VecDeque<AuditRow>,
+    /// The rows that were read from the database, and are in no object yet.
+    unwritten: VecDeque<AuditRow>,
 }
 
 impl<'a> RowReader<'a> {
     /// Reads the rows after `end`, or if that is `None`, all rows. The field `after` is later than `end` if the store
     /// has deleted rows after `end` because of their age.
     pub(super) async fn starting_after(store: &'a Store, end: Option<ChainEnd>) -> Result<Self, ExportError> {
-        let read = store.audit_after(end, PAGE_ROWS).await??;
-        let mut rows = Self { store, after: read.after, read_up_to: read.after, page: VecDeque::new() };
-        rows.add(read.rows);
-        Ok(rows)
+        let page = store.audit_after(end, PAGE_ROWS).await??;
+        let mut reader = Self { store, after: page.after, read_up_to: page.after, unwritten: VecDeque::new() };
+        reader.add(page.rows);
+        Ok(reader)
     }
 
     /// Adds rows that were read from the database.
     fn add(&mut self, rows: Vec<AuditRow>) {
         self.read_up_to = rows.last().and_then(AuditRow::end).unwrap_or(self.read_up_to);
-        self.page.extend(rows);
+        self.unwritten.extend(rows);
     }
 
-    /// Reads more rows, if all that were read are in objects. If the store has deleted the next rows meanwhile, adds
-    /// none.
+    /// Reads more rows, if all rows that were read are in objects. Adds no rows if the store has deleted the next rows
+    /// meanwhile.
     async fn fill(&mut self) -> Result<(), ExportError> {
-        if self.page.is_empty() {
-            let read = self.store.audit_after(Some(self.read_up_to), PAGE_ROWS).await??;
-            if read.after == self.read_up_to {
-                self.add(read.rows);
+        if self.unwritten.is_empty() {
+            let page = self.store.audit_after(Some(self.read_up_to), PAGE_ROWS).await??;
+            if page.after == self.read_up_to {
+                self.add(page.rows);
             }
         }
         Ok(())
     }
 
-    /// Makes the next object, within `bounds`, but with one row at least. `None` if there are no more rows.
+    /// Makes the next object, within `bounds`. A row that alone exceeds the bounds gets its own object. `None` if there
+    /// are no more rows.
     pub(super) async fn next_object(
         &mut self,
         log: &LogName,
         bounds: ObjectBounds,
     ) -> Result<Option<PreparedObject>, ExportError> {
-        let (mut content, mut rows, mut first, mut end) = (Vec::new(), 0, 0, None);
+        let (mut content, mut row_count, mut first_row, mut end) = (Vec::new(), 0, 0, None);
         loop {
             self.fill().await?;
-            let Some(row) = self.page.front() else { break };
-            let line = line(row)?;
-            if rows == bounds.rows || (rows > 0 && content.len() + line.len() > bounds.bytes) {
+            let Some(row) = self.unwritten.front() else { break };
+            let line = row_line(row)?;
+            if row_count == bounds.rows || (row_count > 0 && content.len() + line.len() > bounds.bytes) {
                 break;
             }
-            if rows == 0 {
-                first = row.seq;
+            if row_count == 0 {
+                first_row = row.seq;
             }
             end = row.end();
             content.extend_from_slice(&line);
-            rows += 1;
-            self.page.pop_front();
+            row_count += 1;
+            self.unwritten.pop_front();
         }
-        let object = |end: ChainEnd| {
-            let object = NamedObject::new(log, (first, end.seq), &content);
+        let prepare = |end: ChainEnd| {
+            let object = NamedObject::new(log, (first_row, end.seq), &content);
             PreparedObject { object, content, end }
         };
-        Ok(end.map(object))
+        Ok(end.map(prepare))
     }
 }
 
@@ -100,7 +101,7 @@ pub(super) struct PreparedObject {
 }
 
 /// A row as a line of an object: JSON and a line break.
-fn line(row: &AuditRow) -> Result<Vec<u8>, ExportError> {
+fn row_line(row: &AuditRow) -> Result<Vec<u8>, ExportError> {
     let mut line = serde_json::to_vec(&ExportedRow::from(row)).map_err(|_| ExportError::Unwritable)?;
     line.push(b'\n');
     Ok(line)

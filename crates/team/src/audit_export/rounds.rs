@@ -44,7 +44,7 @@ const MIN_PAUSE: Duration = Duration::from_millis(100);
 pub struct OpenedLog {
     /// The database with the rows of the log.
     pub store: Store,
-    /// Whether the exporter closes the store after the round.
+    /// Whether the exporter closes the store after the round. Otherwise the store belongs to the caller and stays open.
     pub close_after_round: bool,
 }
 
@@ -61,12 +61,12 @@ pub struct AuditExportStatus {
     rows_behind: AtomicU64,
     failures: AtomicU64,
     /// When the last round ended in which every log was exported.
-    complete_at: watch::Sender<Instant>,
+    last_complete_round: watch::Sender<Instant>,
 }
 
 impl AuditExportStatus {
     fn new() -> Self {
-        Self { rows_behind: 0.into(), failures: 0.into(), complete_at: watch::Sender::new(Instant::now()) }
+        Self { rows_behind: 0.into(), failures: 0.into(), last_complete_round: watch::Sender::new(Instant::now()) }
     }
 
     /// Returns how many rows were not exported yet at the end of the last round. While the object store cannot be
@@ -86,22 +86,23 @@ impl AuditExportStatus {
     /// round, returns how long ago the exporter was made.
     #[must_use]
     pub fn age(&self) -> Duration {
-        self.complete_at.borrow().elapsed()
+        self.last_complete_round.borrow().elapsed()
     }
 }
 
 /// Exports all audit logs of a team, in rounds.
 pub struct AuditExporter {
     logs: Vec<LogName>,
-    open: OpenLog,
+    open_log: OpenLog,
     /// Exports a single log.
     exporter: LogExporter,
     /// `None` if the key never changes.
     read_key: Option<ReadSigningKey>,
     retry_after: Duration,
     status: Arc<AuditExportStatus>,
-    /// The logs whose export fails; `None` stands for all logs together. A failure is logged when it begins.
-    failing: BTreeSet<Option<LogName>>,
+    /// The logs whose last export failed; `None` stands for all logs together. Only the first of several failures is
+    /// logged.
+    failing_logs: BTreeSet<Option<LogName>>,
 }
 
 impl fmt::Debug for AuditExporter {
@@ -111,18 +112,18 @@ impl fmt::Debug for AuditExporter {
 }
 
 impl AuditExporter {
-    /// Creates an exporter of `logs` to `object_store`, with the settings in `table`. `open` opens a log for each
-    /// round.
+    /// Creates an exporter of `logs` to `object_store`, with the settings in `table`. `open_log` opens a log for
+    /// each round.
     #[must_use]
     pub fn new(
         table: &AuditExportTable,
         key: SigningKey,
         object_store: Arc<dyn ObjectStore>,
         logs: Vec<LogName>,
-        open: OpenLog,
+        open_log: OpenLog,
     ) -> Self {
-        let size = |set: Option<std::num::NonZeroU32>, default: usize| {
-            set.map_or(default, |set| usize::try_from(set.get()).unwrap_or(usize::MAX))
+        let size = |setting: Option<std::num::NonZeroU32>, default: usize| {
+            setting.map_or(default, |value| usize::try_from(value.get()).unwrap_or(usize::MAX))
         };
         let exporter = LogExporter {
             name: table.place_name(),
@@ -142,12 +143,12 @@ impl AuditExporter {
         };
         Self {
             logs,
-            open,
+            open_log,
             retry_after: table.retry_after.unwrap_or(RETRY_AFTER).min(exporter.every),
             exporter,
             read_key: None,
             status: Arc::new(AuditExportStatus::new()),
-            failing: BTreeSet::new(),
+            failing_logs: BTreeSet::new(),
         }
     }
 
@@ -165,20 +166,21 @@ impl AuditExporter {
         Arc::clone(&self.status)
     }
 
-    /// Exports until `ending` is ready. If a head is not finished then, the next process completes it.
-    pub async fn run_until(mut self, ending: impl Future<Output = ()>) {
+    /// Exports until `shutdown` is ready, and then stops even in the middle of a round. The next process completes a
+    /// head that is not finished.
+    pub async fn run_until(mut self, shutdown: impl Future<Output = ()>) {
         tokio::select! {
-            () = self.rounds() => {}
-            () = ending => {}
+            () = self.run_rounds() => {}
+            () = shutdown => {}
         }
     }
 
     /// Runs rounds forever.
-    async fn rounds(&mut self) {
+    async fn run_rounds(&mut self) {
         loop {
-            let began = Instant::now();
-            let next = self.round().await;
-            sleep(next.saturating_sub(began.elapsed()).max(MIN_PAUSE)).await;
+            let started_at = Instant::now();
+            let interval = self.round().await;
+            sleep(interval.saturating_sub(started_at.elapsed()).max(MIN_PAUSE)).await;
         }
     }
 
@@ -188,19 +190,19 @@ impl AuditExporter {
             self.note_failure(None, "audit logs are", &why);
             return self.retry_after;
         }
-        let (mut next, mut total_behind, mut is_complete) = (self.exporter.every, 0, true);
+        let (mut interval, mut total_behind, mut is_complete) = (self.exporter.every, 0, true);
         let mut retries = Retries(self.exporter.retries);
         for log in self.logs.clone() {
             let mut progress = AuditExport::default();
-            let exported = self.export(&log, &mut progress, &mut retries).await;
+            let result = self.export(&log, &mut progress, &mut retries).await;
             total_behind += rows_behind(&progress);
-            match exported {
+            match result {
                 Ok(()) => {
-                    next = next.min(progress.due_in.unwrap_or(self.exporter.every));
+                    interval = interval.min(progress.due_in.unwrap_or(self.exporter.every));
                     self.note_success(Some(&log));
                 }
                 Err(error) => {
-                    (next, is_complete) = (next.min(self.retry_after), false);
+                    (interval, is_complete) = (interval.min(self.retry_after), false);
                     let is_of_object_store = matches!(error, ExportError::ObjectStore(_));
                     let subject = format!("the audit log `{log}` is");
                     self.note_failure((!is_of_object_store).then_some(&log), &subject, &error.to_string());
@@ -210,7 +212,7 @@ impl AuditExporter {
                         error,
                         ExportError::ObjectStore(ObjectStoreError::Failed { .. } | ObjectStoreError::Refused { .. })
                     ) {
-                        // The logs that this round has not looked at are behind by at least as many rows as before.
+                        // The logs that this round has not reached are behind by at least as many rows as before.
                         total_behind = total_behind.max(self.status.rows_behind());
                         break;
                     }
@@ -219,13 +221,13 @@ impl AuditExporter {
         }
         if is_complete {
             self.note_success(None);
-            self.status.complete_at.send_replace(Instant::now());
+            self.status.last_complete_round.send_replace(Instant::now());
         }
         self.status.rows_behind.store(total_behind, Ordering::Relaxed);
-        next
+        interval
     }
 
-    /// Reads the key and the credentials again, which may have changed since the last round.
+    /// Reads the key and the credentials again, because they may have changed since the last round.
     async fn begin_round(&mut self) -> Result<(), String> {
         if let Some(read) = &self.read_key {
             let key = read().await?;
@@ -243,28 +245,28 @@ impl AuditExporter {
         progress: &mut AuditExport,
         retries: &mut Retries,
     ) -> Result<(), ExportError> {
-        let opened = (self.open)(log.clone()).await.map_err(ExportError::NotOpened)?;
-        let Some(OpenedLog { store, close_after_round }) = opened else { return Ok(()) };
-        let exported = LogExport { exporter: &self.exporter, log, store: &store, progress, retries }.run().await;
+        let opened_log = (self.open_log)(log.clone()).await.map_err(ExportError::NotOpened)?;
+        let Some(OpenedLog { store, close_after_round }) = opened_log else { return Ok(()) };
+        let result = LogExport { exporter: &self.exporter, log, store: &store, progress, retries }.run().await;
         if close_after_round {
             store.close().await;
         }
-        exported
+        result
     }
 
     /// Counts a failure of `log`, or of all logs (`None`). Logs a warning, which begins with `subject` (such as "audit
     /// logs are"), only if the export did not fail before.
     fn note_failure(&mut self, log: Option<&LogName>, subject: &str, why: &str) {
         self.status.failures.fetch_add(1, Ordering::Relaxed);
-        if self.failing.insert(log.cloned()) {
-            let to = &self.exporter.name;
-            tracing::warn!("{subject} not exported to {to}: {why}");
+        if self.failing_logs.insert(log.cloned()) {
+            let exporter_name = &self.exporter.name;
+            tracing::warn!("{subject} not exported to {exporter_name}: {why}");
         }
     }
 
     /// Reports that the export of `log`, or of all logs (`None`), works again if it failed before.
     fn note_success(&mut self, log: Option<&LogName>) {
-        if self.failing.remove(&log.cloned()) {
+        if self.failing_logs.remove(&log.cloned()) {
             let subject = log.map_or_else(|| "every audit log".to_owned(), |log| format!("the audit log `{log}`"));
             tracing::info!("{subject} is exported to {} again", self.exporter.name);
         }

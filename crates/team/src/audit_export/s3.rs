@@ -33,7 +33,7 @@ use super::{
 };
 use crate::file::{AuditExportTable, ExportTarget, S3Table};
 
-/// How long a signed request is valid. S3 accepts clocks that differ by up to this time.
+/// How long a signed request is valid. S3 allows the clocks to differ by up to this time.
 const SIGNED_FOR: Duration = Duration::from_mins(15);
 
 /// The maximum number of bytes that are read of an answer that says why the service refused a request.
@@ -88,7 +88,7 @@ impl fmt::Debug for S3Store {
 
 /// The outcome of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum WriteOutcome {
     /// The service has written the object.
     Created,
     /// The service has an object of that name already, and has not changed it.
@@ -114,10 +114,10 @@ impl S3Store {
         // The operator configured the bucket, so it may be wherever the egress rules allow.
         let guard = egress.guard_for_configured();
         guard.check(bucket.base_url()).map_err(|refused| unusable(&format!("{refused}; {}", refused.hint())))?;
-        let limit = table.timeout.unwrap_or(TIMEOUT);
+        let time_limit = table.timeout.unwrap_or(TIMEOUT);
         let builder = Client::builder()
-            .connect_timeout(limit)
-            .timeout(limit)
+            .connect_timeout(time_limit)
+            .timeout(time_limit)
             .redirect(redirect::Policy::none())
             .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")));
         let client = guard.client(builder).map_err(|error| unusable(&error.without_url()))?;
@@ -141,15 +141,15 @@ impl S3Store {
     }
 
     async fn read_credentials(&self) -> Result<Arc<Credentials>, ObjectStoreError> {
-        let read = (self.credentials_source)().await.map_err(refused)?;
+        let s3_credentials = (self.credentials_source)().await.map_err(refused)?;
         // A value that a person has put into a file often ends with a line break.
-        let [id, key] = [&read.access_key_id, &read.secret_access_key].map(|text| text.trim());
+        let [id, key] = [&s3_credentials.access_key_id, &s3_credentials.secret_access_key].map(|text| text.trim());
         for (field, value) in [("access_key_id", id), ("secret_access_key", key)] {
             if value.is_empty() {
                 return Err(refused(format!("`{field}` of `[audit_export.s3]` is empty")));
             }
         }
-        let credentials = Arc::new(match read.session_token.as_deref().map(str::trim) {
+        let credentials = Arc::new(match s3_credentials.session_token.as_deref().map(str::trim) {
             Some(token) => Credentials::new_with_token(id, key, token),
             None => Credentials::new(id, key),
         });
@@ -161,9 +161,9 @@ impl S3Store {
     /// objects, sends the object twice.
     async fn write(&self, name: &str, content: &Bytes) -> Result<(), ObjectStoreError> {
         let mut outcome = self.create(name, content).await?;
-        if outcome == Outcome::Created && !self.refuses_overwrite.load(Ordering::Relaxed) {
+        if outcome == WriteOutcome::Created && !self.refuses_overwrite.load(Ordering::Relaxed) {
             outcome = self.create(name, content).await?;
-            if outcome == Outcome::Created {
+            if outcome == WriteOutcome::Created {
                 return Err(refused(format!(
                     "{} ignores `If-None-Match`, so that objects could be overwritten there: name a service that knows \
                      conditional writes in `[audit_export]`",
@@ -171,7 +171,7 @@ impl S3Store {
                 )));
             }
         }
-        if outcome == Outcome::Existed {
+        if outcome == WriteOutcome::Existed {
             self.refuses_overwrite.store(true, Ordering::Relaxed);
             return self.compare(name, content).await;
         }
@@ -179,7 +179,7 @@ impl S3Store {
     }
 
     /// Sends an object that the service writes only if it has none of this name.
-    async fn create(&self, name: &str, content: &Bytes) -> Result<Outcome, ObjectStoreError> {
+    async fn create(&self, name: &str, content: &Bytes) -> Result<WriteOutcome, ObjectStoreError> {
         let checksum = STANDARD.encode(Sha256::digest(content));
         // The signature covers these headers. The service compares the checksum with what arrives; a bucket with Object
         // Lock requires one.
@@ -190,29 +190,29 @@ impl S3Store {
         headers.iter().for_each(|(header, value)| action.headers_mut().insert(*header, *value));
         let request = self.client.request(Method::PUT, action.sign(SIGNED_FOR)).body(content.clone());
         let request = headers.iter().fold(request, |request, (header, value)| request.header(*header, *value));
-        let mut answer = self.send(request).await?;
-        match answer.status() {
-            status if status.is_success() => Ok(Outcome::Created),
-            StatusCode::PRECONDITION_FAILED => Ok(Outcome::Existed),
-            _ => Err(self.error_of(&mut answer, &format!("to write {name}")).await),
+        let mut response = self.send(request).await?;
+        match response.status() {
+            status if status.is_success() => Ok(WriteOutcome::Created),
+            StatusCode::PRECONDITION_FAILED => Ok(WriteOutcome::Existed),
+            _ => Err(self.error_of(&mut response, &format!("to write {name}")).await),
         }
     }
 
-    /// Compares the object of this name with `content`. It is an error if they differ.
+    /// Compares the object of this name with `content`. Fails if they differ.
     async fn compare(&self, name: &str, content: &Bytes) -> Result<(), ObjectStoreError> {
         let (key, credentials) = (self.key(name), self.credentials().await?);
         let url = self.bucket.get_object(Some(&credentials), &key).sign(SIGNED_FOR);
-        let mut answer = self.send(self.client.request(Method::GET, url)).await?;
-        match answer.status() {
+        let mut response = self.send(self.client.request(Method::GET, url)).await?;
+        match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => {
                 let service = self.service();
                 return Err(failed(format!("{service} said that it has an object {name}, but has none to read")));
             }
-            _ => return Err(self.error_of(&mut answer, &format!("to read {name}, which is there already")).await),
+            _ => return Err(self.error_of(&mut response, &format!("to read {name}, which is there already")).await),
         }
         // One byte more than `content` has is enough to see that the object is longer.
-        let existing = self.read(&mut answer, content.len() + 1).await?;
+        let existing = self.read_body(&mut response, content.len() + 1).await?;
         if existing == **content { Ok(()) } else { Err(ObjectStoreError::Occupied { name: name.to_owned() }) }
     }
 
@@ -221,33 +221,33 @@ impl S3Store {
     }
 
     /// Reads at most `max_bytes` bytes of the body of an answer, and leaves the rest.
-    async fn read(&self, answer: &mut Response, max_bytes: usize) -> Result<Vec<u8>, ObjectStoreError> {
-        let mut read = Vec::new();
-        while read.len() < max_bytes
-            && let Some(chunk) = answer.chunk().await.map_err(|error| self.unreachable(error))?
+    async fn read_body(&self, response: &mut Response, max_bytes: usize) -> Result<Vec<u8>, ObjectStoreError> {
+        let mut body = Vec::new();
+        while body.len() < max_bytes
+            && let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(error))?
         {
-            read.extend_from_slice(&chunk[..chunk.len().min(max_bytes - read.len())]);
+            body.extend_from_slice(&chunk[..chunk.len().min(max_bytes - body.len())]);
         }
-        Ok(read)
+        Ok(body)
     }
 
     /// Returns the error for an answer that refuses or fails a request. `request` describes the request, such as "to
     /// write NAME".
-    async fn error_of(&self, answer: &mut Response, request: &str) -> ObjectStoreError {
-        let status = answer.status();
-        let body = match self.read(answer, MAX_ANSWER).await {
+    async fn error_of(&self, response: &mut Response, request: &str) -> ObjectStoreError {
+        let status = response.status();
+        let body = match self.read_body(response, MAX_ANSWER).await {
             Ok(body) => body,
             Err(error) => return error,
         };
-        let code = code(&body).unwrap_or_default();
-        let shown = match for_line(&clip(&code, MAX_CODE)).as_ref() {
+        let code = error_code(&body).unwrap_or_default();
+        let shown_error = match for_line(&clip(&code, MAX_CODE)).as_ref() {
             "" => status.as_u16().to_string(),
             code => format!("{} {code}", status.as_u16()),
         };
         let service = self.service();
         match next_step(status, &code) {
-            Some(step) => refused(format!("{service} refuses {request} ({shown}): {step}")),
-            None => failed(format!("{service} fails {request} ({shown})")),
+            Some(step) => refused(format!("{service} refuses {request} ({shown_error}): {step}")),
+            None => failed(format!("{service} fails {request} ({shown_error})")),
         }
     }
 
@@ -292,7 +292,7 @@ fn bucket_of(s3: &S3Table, name: &str) -> Result<Bucket, String> {
     let (endpoint, style) = match &s3.endpoint {
         Some(endpoint) => (Ok(endpoint.clone()), UrlStyle::Path),
         None => {
-            // The certificate of AWS covers only one label before the host, so a bucket's name with a dot cannot be a
+            // The certificate of AWS covers only one label before the host. So a bucket's name with a dot cannot be a
             // part of the host's name.
             let style = if name.contains('.') { UrlStyle::Path } else { UrlStyle::VirtualHost };
             (Url::parse(&format!("https://s3.{region}.amazonaws.com")), style)
@@ -304,13 +304,13 @@ fn bucket_of(s3: &S3Table, name: &str) -> Result<Bucket, String> {
 
 /// Returns the code that the XML of an error names (`<Error><Code>NoSuchBucket</Code>…`). It is untrusted text of the
 /// service.
-fn code(body: &[u8]) -> Option<String> {
+fn error_code(body: &[u8]) -> Option<String> {
     let body = String::from_utf8_lossy(body);
     let (_, rest) = body.split_once("<Code>")?;
     rest.split_once("</Code>").map(|(code, _)| code.trim().to_owned())
 }
 
-/// Returns what the operator can do about an error. `None` if the error is temporary, so that the exporter tries again.
+/// Returns the operator's next step after an error. `None` if the error is temporary, so that the exporter tries again.
 fn next_step(status: StatusCode, code: &str) -> Option<&'static str> {
     let is_temporary = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
         // S3 answers 307 while the address of a new bucket is not known everywhere, and 409 when another write of the

@@ -130,12 +130,12 @@ async fn only_tokens_in_use_are_kept_beyond_the_bound() {
     let (secret, _) = team.token(None).await;
     let token = team.store.team_token(secret.hash()).await.unwrap().unwrap();
     let proved = || ProvedToken::new(Proof::Stored(token.clone()));
-    let mut known = TokensInMemory::default();
+    let mut known = TokenCache::default();
     let in_use = known.keep(TokenHash::of("in use"), proved()).unwrap();
-    for number in 1..=MAX_TOKENS_IN_MEMORY {
+    for number in 1..=MAX_CACHED_TOKENS {
         assert!(known.keep(TokenHash::of(&number.to_string()), proved()).is_some());
     }
-    assert!(known.by_hash.len() <= MAX_TOKENS_IN_MEMORY);
+    assert!(known.by_hash.len() <= MAX_CACHED_TOKENS);
     assert!(known.by_hash.contains_key(&TokenHash::of("in use")) && !in_use.0.ended.is_cancelled());
 }
 

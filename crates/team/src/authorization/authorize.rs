@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     browser::{is_from_origin, return_path},
-    door::{FrontDoor, SignedIn, caller_of},
+    door::{BrowserSession, FrontDoor, caller_of},
     page::{notice, see_other},
     parameters::Parameters,
     random::{NO_PREFIX, random_text},
@@ -29,7 +29,7 @@ use crate::{
 /// The maximum size of the query of a request, in bytes.
 const MAX_QUERY: usize = 4_000;
 
-/// Why the client gets no code.
+/// Why the client gets no authorization code.
 enum NoCode {
     /// A page shows the error, because the client must not get an answer.
     PageError(PageError),
@@ -65,14 +65,14 @@ fn bad_request(code: &'static str, why: &str) -> NoCode {
 pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     let query = query.0.unwrap_or_default();
     match read_request(&door, &headers, &query).await {
-        Ok((request, person)) => consent_page(&door, &request, &person, &Form::new(&query)),
+        Ok((request, session)) => consent_page(&door, &request, &session, &Form::new(&query)),
         Err(no_code) => no_code_response(&door, no_code, &query).await,
     }
 }
 
 /// `POST /oauth/authorize`: the answer of the user.
 pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
-    // A body that cannot be read has no parameters, and thus no valid seal.
+    // A body that cannot be read counts as a form without parameters. Its seal is missing, so it is refused below.
     let form = std::str::from_utf8(&body).ok().and_then(Parameters::read).unwrap_or_default();
     match carry_out_answer(&door, &headers, &form).await {
         Ok(response) => response,
@@ -85,34 +85,34 @@ async fn read_request(
     door: &FrontDoor,
     headers: &HeaderMap,
     query: &str,
-) -> Result<(ConsentRequest, SignedIn), NoCode> {
+) -> Result<(ConsentRequest, BrowserSession), NoCode> {
     // A longer query would not fit into the address to which the sign-in returns, nor into a field of the form.
     let Some(parameters) = Parameters::read(query).filter(|_| query.len() <= MAX_QUERY) else {
         return Err(bad_request("invalid_request", "the request is longer than 4,000 bytes"));
     };
     // The document of the client is fetched only once the user has signed in.
-    let reply_in_memory = find_reply_target(&door.clients, &parameters, DocumentSource::Memory).await?;
-    let Some(person) = door.signed_in(headers).await? else { return Err(NoCode::SignIn) };
-    let reply = match reply_in_memory {
-        Some(reply) => Some(reply),
+    let target_in_memory = find_reply_target(&door.clients, &parameters, DocumentSource::Memory).await?;
+    let Some(session) = door.browser_session(headers).await? else { return Err(NoCode::SignIn) };
+    let reply_target = match target_in_memory {
+        Some(target) => Some(target),
         None => find_reply_target(&door.clients, &parameters, DocumentSource::MemoryOrNetwork).await?,
     };
-    let Some(reply) = reply else { return Err(bad_request("invalid_client", "there is no such client")) };
-    match consent_request(door, reply, &parameters) {
-        Ok(request) if is_for(door, &request, &person.member) => Ok((request, person)),
+    let Some(reply_target) = reply_target else { return Err(bad_request("invalid_client", "there is no such client")) };
+    match consent_request(door, reply_target, &parameters) {
+        Ok(request) if is_for_member(door, &request, &session.member) => Ok((request, session)),
         Ok(request) => {
             let why = "this person is no member of the tenant whose endpoint the parameter resource names";
             Err(NoCode::ClientError(
                 ClientError { reply_target: request.reply_target, code: "invalid_target", why },
-                person.member,
+                session.member,
             ))
         }
-        Err(client_error) => Err(NoCode::ClientError(client_error, person.member)),
+        Err(client_error) => Err(NoCode::ClientError(client_error, session.member)),
     }
 }
 
 /// Whether the client asks for an endpoint of the member's tenant, or of all tenants.
-fn is_for(door: &FrontDoor, request: &ConsentRequest, member: &Principal) -> bool {
+fn is_for_member(door: &FrontDoor, request: &ConsentRequest, member: &Principal) -> bool {
     door.endpoint_of(&request.resource).is_some_and(|endpoint| endpoint.is_for(member.tenant()))
 }
 
@@ -122,10 +122,10 @@ async fn carry_out_answer(door: &FrontDoor, headers: &HeaderMap, form: &Paramete
         return Err(bad_request("cross_site", "the answer did not come from the page of this server"));
     }
     let query = form.get("request").unwrap_or_default();
-    let (request, person) = read_request(door, headers, query).await?;
+    let (request, session) = read_request(door, headers, query).await?;
     // Without `ends`, the form has expired in 1970; without `seal`, its seal is wrong.
     let sent_form = Form { query, expires_at: form.get("ends").and_then(|ends| ends.parse().ok()).unwrap_or_default() };
-    if !sent_form.is_sealed_by(form.get("seal").unwrap_or_default(), &request, &person) {
+    if !sent_form.is_sealed_by(form.get("seal").unwrap_or_default(), &request, &session) {
         let why = "the answer does not belong to a page that was shown in this browser within the last 30 minutes, \
             or the client has changed meanwhile";
         return Err(bad_request("wrong_seal", why));
@@ -135,18 +135,18 @@ async fn carry_out_answer(door: &FrontDoor, headers: &HeaderMap, form: &Paramete
             ClientError { reply_target: request.reply_target, code: "access_denied", why: "the person refused" };
         return Ok(redirect_with_error(door, &client_error));
     }
-    allow(door, &request, &person).await
+    allow(door, &request, &session).await
 }
 
 /// Sends the browser to the client with a code.
-async fn allow(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn) -> Result<Response, NoCode> {
+async fn allow(door: &FrontDoor, request: &ConsentRequest, session: &BrowserSession) -> Result<Response, NoCode> {
     let code = match random_text::<32>(NO_PREFIX) {
         Ok(code) => code,
         Err(error) => {
             return Err(PageError { code: "server_error", why: error.to_string(), is_server_error: true }.into());
         }
     };
-    let (member, client) = (&person.member, &request.reply_target.client);
+    let (member, client) = (&session.member, &request.reply_target.client);
     let grant = NewGrant {
         owner: MemberIdentity { issuer: member.issuer(), subject: member.subject() },
         client: &client.id,
@@ -172,8 +172,8 @@ async fn no_code_response(door: &FrontDoor, no_code: NoCode, query: &str) -> Res
                 let why = "the request of the client is too long, or has characters that no address has".to_owned();
                 return error_page(door, PageError { code: "invalid_request", why, is_server_error: false }).await;
             };
-            let to: String = form_urlencoded::byte_serialize(path.as_bytes()).collect();
-            see_other(&format!("/sign-in?to={to}"))
+            let encoded_path: String = form_urlencoded::byte_serialize(path.as_bytes()).collect();
+            see_other(&format!("/sign-in?to={encoded_path}"))
         }
         NoCode::PageError(page_error) => error_page(door, page_error).await,
         NoCode::ClientError(client_error, member) => {
@@ -191,7 +191,8 @@ async fn no_code_response(door: &FrontDoor, no_code: NoCode, query: &str) -> Res
     }
 }
 
-/// A page that says what is wrong.
+/// Returns a page that says why the client cannot be connected. Records the refusal in the audit log, unless the daemon
+/// itself failed.
 async fn error_page(door: &FrontDoor, page_error: PageError) -> Response {
     let status = match page_error.code {
         _ if page_error.is_server_error => StatusCode::INTERNAL_SERVER_ERROR,
@@ -204,10 +205,10 @@ async fn error_page(door: &FrontDoor, page_error: PageError) -> Response {
             DoorRefusal { door: "authorize", code: page_error.code, why: &page_error.why, ..DoorRefusal::default() };
         door.refusals.record(refusal).await;
     }
-    let code = format!("{}: {}.", page_error.code, page_error.why);
-    let next = "No client got anything. Begin again from the client that sent you here; if that does not help, tell \
+    let error = format!("{}: {}.", page_error.code, page_error.why);
+    let advice = "No client got anything. Begin again from the client that sent you here; if that does not help, tell \
         the operator of this team what you read above.";
-    notice(status, "This client cannot be connected", &[&code, next])
+    notice(status, "This client cannot be connected", &[&error, advice])
 }
 
 /// Sends the browser to the client with an error (RFC 6749, 4.1.2.1).
@@ -219,15 +220,15 @@ fn redirect_with_error(door: &FrontDoor, client_error: &ClientError) -> Response
     ))
 }
 
-/// Returns the redirect URI of the client with an answer, the state that the client sent, and the issuer (RFC 9207).
-/// The redirect URI itself stays as the client wrote it, byte by byte.
-fn reply_address(door: &FrontDoor, reply: &ReplyTarget, answer: &[(&str, &str)]) -> String {
-    let mut pairs = form_urlencoded::Serializer::new(String::new());
-    pairs.extend_pairs(answer);
-    if let Some(state) = &reply.state {
-        pairs.append_pair("state", state);
+/// Returns the redirect URI of the client, to which these parameters are added: `answer`, the state that the client
+/// sent, and the issuer (RFC 9207). The redirect URI itself stays as the client wrote it, byte by byte.
+fn reply_address(door: &FrontDoor, reply_target: &ReplyTarget, answer: &[(&str, &str)]) -> String {
+    let mut parameters = form_urlencoded::Serializer::new(String::new());
+    parameters.extend_pairs(answer);
+    if let Some(state) = &reply_target.state {
+        parameters.append_pair("state", state);
     }
-    pairs.append_pair("iss", door.issuer());
-    let separator = if reply.redirect_uri.contains('?') { '&' } else { '?' };
-    format!("{}{separator}{}", reply.redirect_uri, pairs.finish())
+    parameters.append_pair("iss", door.issuer());
+    let separator = if reply_target.redirect_uri.contains('?') { '&' } else { '?' };
+    format!("{}{separator}{}", reply_target.redirect_uri, parameters.finish())
 }

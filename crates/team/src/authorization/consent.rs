@@ -12,7 +12,7 @@ use sha2::Sha256;
 use super::request::ConsentRequest;
 use crate::{
     clients::{Target, target_of},
-    door::{FrontDoor, SignedIn},
+    door::{BrowserSession, FrontDoor},
     endpoint::Endpoint,
     page::page,
     provider::Provider,
@@ -36,24 +36,24 @@ impl<'a> Form<'a> {
     }
 
     /// Whether the form is still valid, and `seal` is its seal for this request and this browser.
-    pub(super) fn is_sealed_by(&self, seal: &str, request: &ConsentRequest, person: &SignedIn) -> bool {
+    pub(super) fn is_sealed_by(&self, seal: &str, request: &ConsentRequest, session: &BrowserSession) -> bool {
         let Ok(seal) = HEXLOWER_PERMISSIVE.decode(seal.as_bytes()) else { return false };
-        let in_time = self.expires_at >= Utc::now().timestamp();
-        in_time && self.mac(request, person).is_some_and(|mac| mac.verify_slice(&seal).is_ok())
+        let is_in_time = self.expires_at >= Utc::now().timestamp();
+        is_in_time && self.mac(request, session).is_some_and(|mac| mac.verify_slice(&seal).is_ok())
     }
 
     /// Returns the seal of the form, as the page contains it.
-    fn seal(&self, request: &ConsentRequest, person: &SignedIn) -> String {
-        let mac = self.mac(request, person).map(|mac| mac.finalize().into_bytes());
+    fn seal(&self, request: &ConsentRequest, session: &BrowserSession) -> String {
+        let mac = self.mac(request, session).map(|mac| mac.finalize().into_bytes());
         // There is always a MAC, because HMAC accepts keys of every length.
         mac.map(|mac| HEXLOWER_PERMISSIVE.encode(&mac)).unwrap_or_default()
     }
 
-    /// The seal over the client's request and the time limit, with the length of each part, so that no byte can move
-    /// from one part to the next. Its key is the secret in the cookie of the browser in which the user is signed in;
-    /// pages of other sites cannot read it.
-    fn mac(&self, request: &ConsentRequest, person: &SignedIn) -> Option<Hmac<Sha256>> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(person.cookie.as_bytes()).ok()?;
+    /// Computes the seal over the client's request and the time limit. The length of each part comes before the part,
+    /// so that no byte can move from one part to the next. The key is the secret in the cookie of the browser in which
+    /// the user is signed in; pages of other sites cannot read it.
+    fn mac(&self, request: &ConsentRequest, session: &BrowserSession) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(session.cookie.as_bytes()).ok()?;
         let client = &request.reply_target.client;
         let expires_at = self.expires_at.to_string();
         // "consent" keeps this seal apart from any other use of the key.
@@ -74,25 +74,30 @@ impl<'a> Form<'a> {
 }
 
 /// Returns the page that asks the user whether the client may act in their name.
-pub(super) fn consent_page(door: &FrontDoor, request: &ConsentRequest, person: &SignedIn, form: &Form<'_>) -> Response {
+pub(super) fn consent_page(
+    door: &FrontDoor,
+    request: &ConsentRequest,
+    session: &BrowserSession,
+    form: &Form<'_>,
+) -> Response {
     let client = &request.reply_target.client;
-    let (answer_to, warning) = destination(&request.reply_target.redirect_uri);
+    let (destination, warning) = describe_destination(&request.reply_target.redirect_uri);
     let body = html! {
         p { "A client that calls itself " strong { "“" (client.name) "”" } " wants to use the tools of this team in your name." }
         dl {
-            dt { "You are" } dd { (person.member.name()) }
-            dt { "Tenant" } dd { (person.member.tenant()) }
+            dt { "You are" } dd { (session.member.name()) }
+            dt { "Tenant" } dd { (session.member.tenant()) }
             // The issuer is the address of the team.
             dt { "Team" } dd { (door.issuer()) }
-            dt { "Answer goes to" } dd { (answer_to) }
+            dt { "Answer goes to" } dd { (destination) }
             @if let Some(host) = client.document_host() { dt { "Described by" } dd { (host) } }
-            dt { "It may" } dd { (permission(door, request)) " (" (request.scope) "), until you end this" }
+            dt { "It may" } dd { (describe_permission(door, request)) " (" (request.scope) "), until you end this" }
         }
         p { (warning) " The client chose its name itself. Allow this only if you began it just now." }
         form method="post" action="/oauth/authorize" {
             input type="hidden" name="request" value=(form.query);
             input type="hidden" name="ends" value=(form.expires_at);
-            input type="hidden" name="seal" value=(form.seal(request, person));
+            input type="hidden" name="seal" value=(form.seal(request, session));
             div.buttons {
                 button.main type="submit" name="answer" value="allow" { "Allow" }
                 button type="submit" name="answer" value="deny" { "Deny" }
@@ -100,22 +105,22 @@ pub(super) fn consent_page(door: &FrontDoor, request: &ConsentRequest, person: &
         }
         form method="post" action="/sign-out" {
             input type="hidden" name="to" value=(format!("/oauth/authorize?{}", form.query));
-            p.small { "Not " (person.member.name()) "? " button.plain type="submit" { "Sign in as another user" } }
+            p.small { "Not " (session.member.name()) "? " button.plain type="submit" { "Sign in as another user" } }
         }
     };
-    page(StatusCode::OK, "Allow this client?", &body, &form_targets(door, &request.reply_target.redirect_uri))
+    page(StatusCode::OK, "Allow this client?", &body, &form_sources(door, &request.reply_target.redirect_uri))
 }
 
 /// Describes the tools that the client may call.
-fn permission(door: &FrontDoor, request: &ConsentRequest) -> String {
+fn describe_permission(door: &FrontDoor, request: &ConsentRequest) -> String {
     match door.endpoint_of(&request.resource).and_then(Endpoint::profile) {
         Some(profile) => format!("call the tools of the profile “{profile}” that you may call"),
         None => "call every tool that you may call".to_owned(),
     }
 }
 
-/// Describes the destination of the answer, with a warning about it.
-fn destination(redirect_uri: &str) -> (String, &'static str) {
+/// Describes where the answer goes, with a warning about that destination.
+fn describe_destination(redirect_uri: &str) -> (String, &'static str) {
     match target_of(redirect_uri) {
         Target::Site(host) => (host, "You are sent to that web site, which can then use your tools."),
         Target::ThisMachine => {
@@ -136,9 +141,10 @@ fn local_host(redirect_uri: &str) -> &str {
     host.split(['?', '#', ';', ',']).next().unwrap_or_default()
 }
 
-/// Returns the sources of the directive `form-action` (CSP). Browsers apply it to the redirects after the form, too: to
-/// the client, which may send them on to any https site, and to the provider, where another user can sign in.
-fn form_targets(door: &FrontDoor, redirect_uri: &str) -> String {
+/// Returns the sources of the directive `form-action` (CSP). Browsers also apply it to the redirects after the form.
+/// Such a redirect leads to the client or to the provider. The client may send the browser on to any https site. At the
+/// provider, another user can sign in.
+fn form_sources(door: &FrontDoor, redirect_uri: &str) -> String {
     let client = match target_of(redirect_uri) {
         // `https:` is allowed below.
         Target::Site(_) => String::new(),
@@ -176,40 +182,40 @@ mod tests {
         }
     }
 
-    fn ann(cookie: &str) -> SignedIn {
+    fn ann(cookie: &str) -> BrowserSession {
         let member = Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();
-        SignedIn { cookie: cookie.to_owned().into(), member }
+        BrowserSession { cookie: cookie.to_owned().into(), member }
     }
 
     #[test]
     fn a_seal_is_for_one_page_one_client_and_one_browser_until_it_ends() {
-        let (request, person) = (consent_request("A client", "https://client.example/back"), ann("cookie"));
+        let (request, session) = (consent_request("A client", "https://client.example/back"), ann("cookie"));
         let form = Form::new("client_id=trc_1");
-        let seal = form.seal(&request, &person);
-        assert!(form.is_sealed_by(&seal, &request, &person));
-        assert!(form.is_sealed_by(&seal.to_uppercase(), &request, &person), "hexadecimal digits have no case");
+        let seal = form.seal(&request, &session);
+        assert!(form.is_sealed_by(&seal, &request, &session));
+        assert!(form.is_sealed_by(&seal.to_uppercase(), &request, &session), "hexadecimal digits have no case");
         assert!(!form.is_sealed_by(&seal, &request, &ann("another cookie")));
-        assert!(!form.is_sealed_by(&seal, &consent_request("Renamed", "https://client.example/back"), &person));
-        assert!(!form.is_sealed_by(&seal, &consent_request("A client", "https://evil.example/back"), &person));
-        assert!(!Form { query: "client_id=trc_2", ..form }.is_sealed_by(&seal, &request, &person));
+        assert!(!form.is_sealed_by(&seal, &consent_request("Renamed", "https://client.example/back"), &session));
+        assert!(!form.is_sealed_by(&seal, &consent_request("A client", "https://evil.example/back"), &session));
+        assert!(!Form { query: "client_id=trc_2", ..form }.is_sealed_by(&seal, &request, &session));
         for other in ["", "0", &seal[2..], &format!("{seal}00"), "é"] {
-            assert!(!form.is_sealed_by(other, &request, &person), "{other}");
+            assert!(!form.is_sealed_by(other, &request, &session), "{other}");
         }
 
         let old = Form { query: "client_id=trc_1", expires_at: Utc::now().timestamp() - 1 };
-        let seal = old.seal(&request, &person);
-        assert!(!old.is_sealed_by(&seal, &request, &person), "the form has expired");
+        let seal = old.seal(&request, &session);
+        assert!(!old.is_sealed_by(&seal, &request, &session), "the form has expired");
     }
 
     #[test]
     fn a_byte_that_moves_from_one_part_of_a_page_to_the_next_breaks_the_seal() {
-        let (request, person) = (consent_request("A client", "https://client.example/back"), ann("cookie"));
+        let (request, session) = (consent_request("A client", "https://client.example/back"), ann("cookie"));
         let mut moved = consent_request("A client", "https://client.example/back");
         moved.scope = "cp".to_owned();
         let shorter = moved.reply_target.redirect_uri.clone() + "m";
         moved.reply_target.redirect_uri = shorter;
         let form = Form::new("x");
-        assert!(!form.is_sealed_by(&form.seal(&request, &person), &moved, &person));
+        assert!(!form.is_sealed_by(&form.seal(&request, &session), &moved, &session));
     }
 
     #[test]
@@ -222,7 +228,7 @@ mod tests {
             ("http://localhost?code=1", "a program on your own machine (localhost)", "waits for the answer"),
             ("cursor://x/back", "the program that opens addresses with cursor:", "gets the answer"),
         ] {
-            let (shown, why) = destination(uri);
+            let (shown, why) = describe_destination(uri);
             assert_eq!(shown, place);
             assert!(why.contains(warning), "{uri}: {why}");
         }

@@ -9,7 +9,7 @@ use serde_json::json;
 use toolrack_host::Principal;
 use toolrack_store::{StoreError, audit::DoorRefusal};
 
-use super::metadata::for_clients;
+use super::metadata::with_client_headers;
 use crate::{door::FrontDoor, random::NoRandom};
 
 /// Why a client gets an error.
@@ -18,8 +18,10 @@ pub(super) struct Failure {
     status: StatusCode,
     code: &'static str,
     why: String,
+    /// The name or id of the client, for the audit log.
     client: Option<String>,
-    by: Option<Principal>,
+    /// The member for whom the client acts.
+    member: Option<Principal>,
     /// Whether the request was bad. Otherwise the daemon itself failed.
     is_refusal: bool,
 }
@@ -31,7 +33,7 @@ impl Failure {
             "invalid_client" => StatusCode::UNAUTHORIZED,
             _ => StatusCode::BAD_REQUEST,
         };
-        Self { status, code, why: why.into(), client: None, by: None, is_refusal: true }
+        Self { status, code, why: why.into(), client: None, member: None, is_refusal: true }
     }
 
     /// Creates the error for too many requests.
@@ -40,13 +42,13 @@ impl Failure {
     }
 
     /// Adds the client, which the audit log then names.
-    pub(super) fn of_client(self, client: Option<&str>) -> Self {
+    pub(super) fn with_client(self, client: Option<&str>) -> Self {
         Self { client: client.map(ToOwned::to_owned), ..self }
     }
 
     /// Adds the member for whom the client acts, whom the audit log then names.
-    pub(super) fn of_member(self, member: &Principal) -> Self {
-        Self { by: Some(member.clone()), ..self }
+    pub(super) fn with_member(self, member: &Principal) -> Self {
+        Self { member: Some(member.clone()), ..self }
     }
 }
 
@@ -69,7 +71,7 @@ impl From<NoRandom> for Failure {
 /// `endpoint`.
 pub(super) async fn respond(door: &FrontDoor, endpoint: &str, result: Result<Response, Failure>) -> Response {
     let failure = match result {
-        Ok(answer) => return for_clients(answer),
+        Ok(response) => return with_client_headers(response),
         Err(failure) => failure,
     };
     if failure.is_refusal {
@@ -78,21 +80,21 @@ pub(super) async fn respond(door: &FrontDoor, endpoint: &str, result: Result<Res
             code: failure.code,
             why: &failure.why,
             client: failure.client.as_deref(),
-            by: failure.by.as_ref(),
+            by: failure.member.as_ref(),
             ..DoorRefusal::default()
         };
         door.refusals.record(refusal).await;
     }
     let body = json!({ "error": failure.code, "error_description": description(&failure.why) });
-    let mut answer = (failure.status, Json(body)).into_response();
+    let mut response = (failure.status, Json(body)).into_response();
     if failure.status == StatusCode::TOO_MANY_REQUESTS {
-        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
     }
     // The status 401 requires a challenge (RFC 6749, 5.2).
     if failure.code == "invalid_client" {
-        answer.headers_mut().insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"));
+        response.headers_mut().insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"));
     }
-    for_clients(answer)
+    with_client_headers(response)
 }
 
 /// Makes an `error_description`: printable ASCII without `"` and `\` (RFC 6749, 5.2). Replaces other characters by `'`.

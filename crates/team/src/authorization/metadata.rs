@@ -25,9 +25,9 @@ use crate::{
 pub(crate) async fn resource(State(door): State<Arc<FrontDoor>>, uri: Uri) -> Response {
     let path = uri.path().strip_prefix("/.well-known/oauth-protected-resource").filter(|path| !path.is_empty());
     let Some(endpoint) = path.map_or(Some(Endpoint::ALL), Endpoint::at) else {
-        return for_clients(StatusCode::NOT_FOUND.into_response());
+        return with_client_headers(StatusCode::NOT_FOUND.into_response());
     };
-    for_clients(
+    with_client_headers(
         Json(json!({
             "resource": door.resource(endpoint),
             "authorization_servers": door.authorization_servers(),
@@ -41,7 +41,7 @@ pub(crate) async fn resource(State(door): State<Arc<FrontDoor>>, uri: Uri) -> Re
 
 /// `GET /.well-known/oauth-authorization-server`.
 pub(crate) async fn server(State(door): State<Arc<FrontDoor>>) -> Response {
-    for_clients(
+    with_client_headers(
         Json(json!({
             "issuer": door.issuer(),
             "authorization_endpoint": door.address_of("oauth/authorize"),
@@ -64,17 +64,17 @@ pub(crate) async fn server(State(door): State<Arc<FrontDoor>>) -> Response {
 
 /// `OPTIONS` of the paths that clients in web pages use. These paths ignore cookies, so any page may use them.
 pub(crate) async fn preflight() -> Response {
-    let mut answer = StatusCode::NO_CONTENT.into_response();
-    let headers = answer.headers_mut();
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
-    let allowed = HeaderValue::from_static("authorization, content-type, mcp-protocol-version");
-    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+    let allowed_headers = HeaderValue::from_static("authorization, content-type, mcp-protocol-version");
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers);
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));
-    for_clients(answer)
+    with_client_headers(response)
 }
 
-/// Adds the headers of every answer to a client: any web page may read the answer, and no cache keeps it.
-pub(super) fn for_clients(mut answer: Response) -> Response {
+/// Adds the headers that all responses to clients have: any web page may read the response, and no cache keeps it.
+pub(super) fn with_client_headers(mut response: Response) -> Response {
     let fixed_headers: [(HeaderName, &str); 4] = [
         (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
         (CACHE_CONTROL, "no-store"),
@@ -82,7 +82,7 @@ pub(super) fn for_clients(mut answer: Response) -> Response {
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     for (name, value) in fixed_headers {
-        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    answer
+    response
 }

@@ -1,5 +1,5 @@
-//! Lets clients register themselves (RFC 7591): only public clients, with a few redirect addresses. A client that no
-//! person uses is removed later, and no number of registrations can exclude another client.
+//! Lets clients register themselves (RFC 7591): only public clients, with a few redirect addresses. The store later
+//! removes clients that no user has allowed, and no flood of registrations can exclude another client.
 
 use std::sync::Arc;
 
@@ -40,14 +40,14 @@ pub(crate) async fn register(State(door): State<Arc<FrontDoor>>, body: Bytes) ->
 }
 
 async fn register_client(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> {
-    let wrong = |why: &str| Failure::new("invalid_client_metadata", why);
+    let invalid = |why: &str| Failure::new("invalid_client_metadata", why);
     if body.len() > MAX_BYTES {
-        return Err(wrong("the registration is longer than 16 KiB"));
+        return Err(invalid("the registration is longer than 16 KiB"));
     }
-    let registration: Registration =
-        serde_json::from_slice(body).map_err(|_| wrong("the registration is not JSON with the members of RFC 7591"))?;
+    let registration: Registration = serde_json::from_slice(body)
+        .map_err(|_| invalid("the registration is not JSON with the members of RFC 7591"))?;
     let name = shown_name(registration.client_name.as_deref());
-    check(&registration).map_err(|failure| failure.of_client(Some(&name)))?;
+    check_registration(&registration).map_err(|failure| failure.with_client(Some(&name)))?;
     let client = create_client(door, name, registration.redirect_uris).await?;
     let body = json!({
         "client_id": client.id,
@@ -62,14 +62,14 @@ async fn register_client(door: &FrontDoor, body: &[u8]) -> Result<Response, Fail
     Ok((StatusCode::CREATED, Json(body)).into_response())
 }
 
-/// Creates the client. The store keeps it, unless very many clients register at the same time: then the client's id
-/// contains its sealed description.
+/// Creates the client, and stores it. If very many clients register at the same time, the store does not keep the
+/// client: its id then contains its description and a seal.
 async fn create_client(
     door: &FrontDoor,
     name: String,
     redirect_uris: Vec<String>,
 ) -> Result<RegisteredClient, Failure> {
-    if door.registrations.check().is_err() {
+    if door.registration_limit.check().is_err() {
         let too_many = || Failure::too_many("too many clients register at once, and this registration is too long");
         return door.clients.create_sealed(&name, &redirect_uris)?.ok_or_else(too_many);
     }
@@ -79,7 +79,7 @@ async fn create_client(
 }
 
 /// Checks a registration. A client that asks for a secret gets none; the answer says so, as RFC 7591 (3.2.1) allows.
-fn check(registration: &Registration) -> Result<(), Failure> {
+fn check_registration(registration: &Registration) -> Result<(), Failure> {
     let wrong_uri = |why: String| Err(Failure::new("invalid_redirect_uri", why));
     if registration.redirect_uris.is_empty() {
         return wrong_uri("a client needs a redirect URI in redirect_uris".to_owned());
@@ -90,7 +90,7 @@ fn check(registration: &Registration) -> Result<(), Failure> {
     if let Some(why) = registration.redirect_uris.iter().find_map(|uri| check_redirect_uri(uri).err()) {
         return wrong_uri(why.to_owned());
     }
-    // A list that is left out means its default, which is what is served here.
+    // A list that is left out means the default of RFC 7591, which this server supports.
     let excludes = |list: &Option<Vec<String>>, word: &str| {
         list.as_ref().is_some_and(|all| !all.iter().any(|listed| listed == word))
     };

@@ -1,5 +1,5 @@
-//! Reads and checks what a client asks for with `/oauth/authorize`: a code for one MCP endpoint of the team, which the
-//! browser is to bring to one of the client's own addresses.
+//! Reads and checks what a client asks for with `/oauth/authorize`: a code for one MCP endpoint of the team. The
+//! browser then brings the code to one of the client's redirect addresses.
 
 use std::sync::Arc;
 
@@ -14,19 +14,22 @@ const MAX_STATE: usize = 2 * 1024;
 /// The number of characters of a PKCE challenge: 256 bits in base64url (RFC 7636, 4.2).
 const CHALLENGE_LENGTH: usize = 43;
 
-/// Where the answer goes: to this redirect URI, which the client has registered.
+/// Where the answer to the client's request goes.
 #[derive(Clone, Debug)]
 pub(super) struct ReplyTarget {
     pub(super) client: Arc<Client>,
+    /// One of the redirect URIs that the client has registered.
     pub(super) redirect_uri: String,
+    /// The text that the client sent and wants back (OAuth 2.1, 4.1.1).
     pub(super) state: Option<String>,
 }
 
-/// A request that a person can be asked about.
+/// A checked request, about which the consent page asks the user.
 #[derive(Clone, Debug)]
 pub(super) struct ConsentRequest {
     pub(super) reply_target: ReplyTarget,
     pub(super) scope: String,
+    /// The PKCE challenge (RFC 7636).
     pub(super) challenge: String,
     /// The address of the MCP endpoint for which the client's tokens will be valid.
     pub(super) resource: String,
@@ -101,18 +104,18 @@ pub(super) async fn find_reply_target(
     Ok(Some(ReplyTarget { client, redirect_uri, state }))
 }
 
-/// Reads what the client asks for: a code, with PKCE by S256.
+/// Reads the request of the client: for a code, with PKCE by S256.
 pub(super) fn consent_request(
     door: &FrontDoor,
     reply_target: ReplyTarget,
     parameters: &Parameters,
 ) -> Result<ConsentRequest, ClientError> {
-    let parsed = read_scope_and_challenge(parameters).and_then(|(scope, challenge)| {
+    let scope_challenge_and_resource = read_scope_and_challenge(parameters).and_then(|(scope, challenge)| {
         // The parameter `resource` (RFC 8707) names the MCP endpoint for which the tokens will be valid.
         let endpoint = door.endpoint_in(parameters).map_err(|why| ("invalid_target", why))?;
         Ok((scope, challenge, door.resource(endpoint)))
     });
-    match parsed {
+    match scope_challenge_and_resource {
         Ok((scope, challenge, resource)) => Ok(ConsentRequest { reply_target, scope, challenge, resource }),
         Err((code, why)) => Err(ClientError { reply_target, code, why }),
     }

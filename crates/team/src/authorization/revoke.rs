@@ -1,5 +1,5 @@
-//! Serves `POST /oauth/revoke`, with which a client revokes one of its tokens (RFC 7009). That ends the whole grant of
-//! the token: what a user allowed the client.
+//! Serves `POST /oauth/revoke`, with which a client revokes one of its tokens (RFC 7009). This also ends the grant to
+//! which the token belongs: everything that a user allowed the client.
 
 use std::sync::Arc;
 
@@ -27,8 +27,9 @@ pub(crate) async fn revoke(State(door): State<Arc<FrontDoor>>, headers: HeaderMa
     respond(&door, "revoke", revoke_grant(&door, &headers, &body).await).await
 }
 
-/// The grant of a token.
+/// The grant of a token: the member has allowed the client to act for them.
 struct TokenGrant {
+    /// The id that all tokens of the grant share.
     family: String,
     client: String,
     member: Principal,
@@ -37,19 +38,20 @@ struct TokenGrant {
 async fn revoke_grant(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
     let form = read_form(headers, body)?;
     let token = required(&form, "token")?;
-    let Some(found) = find(door, token).await? else { return Ok(StatusCode::OK.into_response()) };
-    if form.get("client_id").is_some_and(|client| client != found.client) {
+    let Some(grant) = find_grant(door, token).await? else { return Ok(StatusCode::OK.into_response()) };
+    if form.get("client_id").is_some_and(|client| client != grant.client) {
         let failure = Failure::new("invalid_client", "the token was given to another client");
-        return Err(failure.of_client(form.get("client_id")).of_member(&found.member));
+        return Err(failure.with_client(form.get("client_id")).with_member(&grant.member));
     }
-    let by = caller_of(&found.member, Some(&found.client));
-    door.store.end_grant(&found.family, &by).await?;
+    let caller = caller_of(&grant.member, Some(&grant.client));
+    door.store.end_grant(&grant.family, &caller).await?;
     // Also revokes an access token that was stored after its grant had ended.
-    door.store.revoke_tokens(TokenFilter::Family(&found.family), &by).await?;
+    door.store.revoke_tokens(TokenFilter::Family(&grant.family), &caller).await?;
     Ok(StatusCode::OK.into_response())
 }
 
-async fn find(door: &FrontDoor, token: &str) -> Result<Option<TokenGrant>, Failure> {
+/// Finds the grant of a refresh token or an access token. `None` if the token is not known.
+async fn find_grant(door: &FrontDoor, token: &str) -> Result<Option<TokenGrant>, Failure> {
     if let Some(refresh) = RefreshToken::read(token) {
         return Ok(match door.store.find_refresh(refresh.hash()).await? {
             RefreshUse::Good(grant) | RefreshUse::Used(grant) => {

@@ -6,7 +6,8 @@ use url::{Host, Url};
 /// The maximum size of a redirect URI, in bytes.
 const MAX_URI: usize = 1024;
 
-/// Schemes of common programs. RFC 8252 (7.1) demands reversed domain names; these schemes are accepted nevertheless.
+/// Schemes of common programs. RFC 8252 (7.1) demands schemes that are reversed domain names. These programs use
+/// others, which are accepted nevertheless.
 const KNOWN_SCHEMES: &[&str] = &[
     "claude",
     "cursor",
@@ -21,10 +22,10 @@ const KNOWN_SCHEMES: &[&str] = &[
     "zed",
 ];
 
-/// What a redirect URI leads to, as the consent page describes it.
+/// The place to which a redirect URI leads, as the consent page describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A web site.
+    /// The web site with this host, and with its port if it is not the usual one.
     Site(String),
     /// A program on the user's own machine.
     ThisMachine,
@@ -64,6 +65,7 @@ pub(crate) fn check(uri: &str) -> Result<(), &'static str> {
     }
 }
 
+/// Returns whether the host of `url` is the machine of the user itself.
 fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -89,11 +91,11 @@ pub(super) fn is_registered_as(registered: &str, requested: &str) -> bool {
     if !are_local || check(requested).is_err() {
         return false;
     }
-    let are_without_port = registered_url.set_port(None).is_ok() && requested_url.set_port(None).is_ok();
-    are_without_port && registered_url == requested_url
+    let ports_are_removed = registered_url.set_port(None).is_ok() && requested_url.set_port(None).is_ok();
+    ports_are_removed && registered_url == requested_url
 }
 
-/// Returns what a redirect URI leads to.
+/// Returns the place to which a redirect URI leads.
 pub(crate) fn target_of(uri: &str) -> Target {
     match uri.parse::<Url>() {
         Ok(url) if url.scheme() == "http" && is_local(&url) => Target::ThisMachine,

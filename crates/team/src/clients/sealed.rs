@@ -1,6 +1,6 @@
-//! Creates clients without storing them, for the time of a flood of registrations. The id of such a client contains its
-//! description and a seal: an HMAC of the description. The store keeps nothing of the client until a person agrees.
-//! Thus a flood can neither fill a table nor exclude other clients.
+//! Creates clients without storing them, while a flood of registrations lasts. The id of such a client contains its
+//! description and a seal: an HMAC of the description. The store keeps nothing of the client until a user agrees. Thus
+//! a flood can neither fill a table nor exclude other clients.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{TimeDelta, Utc};
@@ -13,12 +13,12 @@ use zeroize::Zeroizing;
 use super::MAX_ID;
 use crate::random::{NO_PREFIX, NoRandom, random_text};
 
-/// The prefix of such an id.
+/// The prefix of the ids of sealed clients.
 const PREFIX: &str = "trs_";
-/// How long a person may take to agree.
+/// How long after the registration a user may agree.
 const AGREEMENT_TIME: TimeDelta = TimeDelta::hours(24);
 
-/// Seals registrations with a key that is lost when the program ends.
+/// Seals registrations, and opens them again. The key is lost when the program ends.
 pub(super) struct Sealer {
     key: Zeroizing<String>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Sealer {
 struct SealedRegistration {
     name: String,
     redirect_uris: Vec<String>,
-    /// The time until which it is valid, in seconds since 1970.
+    /// The time until which the registration is valid, in seconds since 1970.
     ends: i64,
     /// Random, so that two clients with the same description have different ids.
     number: String,
@@ -63,6 +63,7 @@ impl Sealer {
         (registration.ends > Utc::now().timestamp()).then_some(client)
     }
 
+    /// Computes the seal of an encoded registration.
     fn mac(&self, encoded: &str) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.key.as_bytes()).ok()?;
         mac.update(encoded.as_bytes());

@@ -10,18 +10,18 @@ use super::{
     store::{long_time, time},
 };
 
-/// The place to which the daemon writes all audit logs of the team, and how.
+/// Where the daemon exports all audit logs of the team to, and how.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditExportTable {
     /// The place.
     pub to: ExportTarget,
-    /// How the bucket is reached, if the place is one.
+    /// How the bucket is reached, if the place is a bucket.
     pub s3: Option<S3Table>,
-    /// The private key that signs, Ed25519 in PEM: a placeholder such as `${secret:audit-key}`.
+    /// The private key that signs the export, Ed25519 in PEM: a placeholder such as `${secret:audit-key}`.
     pub signing_key: String,
-    /// How often rows are written, each time with a head (a signed file that lists what was written). An hour by
-    /// default.
+    /// How often the daemon exports new rows, each time with a head (a signed file that lists the written files). An
+    /// hour by default.
     #[serde(default = "default_every", deserialize_with = "round_interval")]
     pub every: Duration,
     /// How often a head is written for a log that has no new rows. A day by default.
@@ -53,8 +53,8 @@ impl fmt::Debug for AuditExportTable {
 }
 
 impl AuditExportTable {
-    /// Returns the name of the place, under which the database stores how far each log was exported there. The same
-    /// bucket at another endpoint is another place.
+    /// Returns the name of the place. Under this name, the database stores how far each log was exported there. The
+    /// same bucket at another endpoint is another place.
     #[must_use]
     pub fn place_name(&self) -> String {
         match self.s3.as_ref().and_then(|s3| s3.endpoint.as_ref()) {
@@ -65,27 +65,27 @@ impl AuditExportTable {
 
     /// Checks that the settings of the table fit together.
     pub(super) fn check(&self) -> Result<(), BadTeamFile> {
-        let refused = |why: &'static str| Err(BadTeamFile::AuditExport { why });
+        let invalid = |why: &'static str| Err(BadTeamFile::AuditExport { why });
         let s3 = match (&self.to, &self.s3) {
             (ExportTarget::Folder(_), None) => return Ok(()),
             (ExportTarget::Folder(_), Some(_)) => {
-                return refused("`s3` is only for a `to` such as \"s3://bucket/prefix\"");
+                return invalid("`s3` is only for a `to` such as \"s3://bucket/prefix\"");
             }
             (ExportTarget::Bucket { .. }, None) => {
-                return refused("a bucket needs the table `[audit_export.s3]` with its region and credentials");
+                return invalid("a bucket needs the table `[audit_export.s3]` with its region and credentials");
             }
             (ExportTarget::Bucket { .. }, Some(s3)) => s3,
         };
         match (&s3.endpoint, &s3.region) {
-            (None, None) => refused("`s3.region` is missing: the region of the bucket, such as \"eu-central-1\""),
+            (None, None) => invalid("`s3.region` is missing: the region of the bucket, such as \"eu-central-1\""),
             (_, Some(region)) if !is_region(region) => {
-                refused("`s3.region` is no region: write one such as \"eu-central-1\"")
+                invalid("`s3.region` is no region: write one such as \"eu-central-1\"")
             }
             (Some(endpoint), _) => {
                 check_url("audit_export.s3.endpoint", endpoint)?;
                 match endpoint.path() {
                     "/" => Ok(()),
-                    _ => refused("`s3.endpoint` has a path: write only the scheme, the host and the port"),
+                    _ => invalid("`s3.endpoint` has a path: write only the scheme, the host and the port"),
                 }
             }
             (None, Some(_)) => Ok(()),
@@ -95,8 +95,8 @@ impl AuditExportTable {
 
 /// Returns whether `text` can be a region, which is a part of the names of AWS's hosts.
 fn is_region(text: &str) -> bool {
-    let is_plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-    (1..=63).contains(&text.len()) && text.bytes().all(is_plain) && !text.starts_with('-') && !text.ends_with('-')
+    let is_region_byte = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    (1..=63).contains(&text.len()) && text.bytes().all(is_region_byte) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 /// `[audit_export.s3]`: how a bucket is reached.
@@ -180,8 +180,8 @@ impl<'de> Deserialize<'de> for ExportTarget {
 
 fn parse_folder(text: &str) -> Option<ExportTarget> {
     let url = Url::parse(text).ok()?;
-    let is_plain = url.host().is_none() && url.query().is_none() && url.fragment().is_none();
-    let is_folder = url.scheme() == "file" && is_plain && url.path() != "/";
+    let has_only_path = url.host().is_none() && url.query().is_none() && url.fragment().is_none();
+    let is_folder = url.scheme() == "file" && has_only_path && url.path() != "/";
     is_folder.then(|| url.to_file_path().ok())?.map(ExportTarget::Folder)
 }
 

@@ -68,7 +68,7 @@ pub struct ReplicasTable {
     pub takeover_timeout: Option<Duration>,
 }
 
-/// The URL of a database, which may contain a password, or where the URL comes from.
+/// The URL of a database, or where the URL comes from. The URL may contain a password.
 #[derive(Clone)]
 pub enum StoreUrl {
     /// `postgres://…`, or a placeholder such as `${NAME}`.
@@ -114,15 +114,15 @@ impl<'de> Visitor<'de> for StoreUrlVisitor {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<StoreUrl, M::Error> {
-        let wrong = || M::Error::custom("`url` is a URL, { file = \"…\" } or { command = [\"…\"] }");
+        let invalid_url = || M::Error::custom("`url` is a URL, { file = \"…\" } or { command = [\"…\"] }");
         let url = match map.next_key::<String>()?.as_deref() {
-            Some("file") => StoreUrl::File(UrlFile { file: map.next_value().map_err(|_| wrong())? }),
-            Some("command") => StoreUrl::Command(UrlCommand { command: map.next_value().map_err(|_| wrong())? }),
-            _ => return Err(wrong()),
+            Some("file") => StoreUrl::File(UrlFile { file: map.next_value().map_err(|_| invalid_url())? }),
+            Some("command") => StoreUrl::Command(UrlCommand { command: map.next_value().map_err(|_| invalid_url())? }),
+            _ => return Err(invalid_url()),
         };
         match map.next_key::<String>()? {
             None => Ok(url),
-            Some(_) => Err(wrong()),
+            Some(_) => Err(invalid_url()),
         }
     }
 }
@@ -141,7 +141,7 @@ impl fmt::Debug for StoreUrl {
 /// A time in the team file: a number of seconds, or a text such as `5s` or `500ms`.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Time {
+enum TimeSetting {
     Whole(u32),
     Seconds(f64),
     Text(String),
@@ -150,26 +150,28 @@ enum Time {
 /// A day, in seconds: the longest time of most settings.
 const DAY: f64 = 86_400.0;
 
-/// Reads a time of up to a day. Never returns `None`: most of these settings are optional.
+/// Reads a time of up to a day. Never returns `None`; the type is an `Option` because most of these settings are
+/// optional.
 pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     time_up_to(deserializer, DAY, "write a time such as 5, \"5s\" or \"500ms\", from 1ms to a day")
 }
 
-/// Reads a time of up to a year. Never returns `None`: these settings are optional.
+/// Reads a time of up to a year. Never returns `None`; the type is an `Option` because these settings are optional.
 pub(super) fn long_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     time_up_to(deserializer, 365.0 * DAY, "write a time such as \"7d\" or \"12h\", from 1ms to 365d")
 }
 
+/// Reads a time between a millisecond and `longest` seconds. `why` is the message for all other values.
 fn time_up_to<'de, D: Deserializer<'de>>(
     deserializer: D,
     longest: f64,
     why: &str,
 ) -> Result<Option<Duration>, D::Error> {
     let invalid = || D::Error::custom(why);
-    let seconds = match Time::deserialize(deserializer).map_err(|_| invalid())? {
-        Time::Whole(seconds) => f64::from(seconds),
-        Time::Seconds(seconds) => seconds,
-        Time::Text(text) => parse_seconds(text.trim()).ok_or_else(invalid)?,
+    let seconds = match TimeSetting::deserialize(deserializer).map_err(|_| invalid())? {
+        TimeSetting::Whole(seconds) => f64::from(seconds),
+        TimeSetting::Seconds(seconds) => seconds,
+        TimeSetting::Text(text) => parse_seconds(text.trim()).ok_or_else(invalid)?,
     };
     if !(0.001..=longest).contains(&seconds) {
         return Err(invalid());
@@ -177,6 +179,7 @@ fn time_up_to<'de, D: Deserializer<'de>>(
     Ok(Some(Duration::from_secs_f64(seconds)))
 }
 
+/// Reads a number with a unit, in seconds. A number without a unit is in seconds.
 fn parse_seconds(text: &str) -> Option<f64> {
     let unit_start = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_start);

@@ -1,5 +1,5 @@
-//! Reads the limits of a tenant from the team file: tables of quotas, each of which allows so much of a quantity in a
-//! window of time, such as `calls_per_day = 1000`.
+//! Reads the limits of a tenant from the team file: tables of quotas, such as `calls_per_day = 1000`. Each quota bounds
+//! how much of a quantity may be used in a window of time.
 
 use std::fmt;
 
@@ -28,9 +28,9 @@ impl Limits {
 
 /// Reads a table of quotas. Its field `each_member` is itself a table of quotas.
 impl<'de> Deserialize<'de> for Limits {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Table;
-        impl<'de> Visitor<'de> for Table {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct LimitsVisitor;
+        impl<'de> Visitor<'de> for LimitsVisitor {
             type Value = Limits;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,6 +49,6 @@ impl<'de> Deserialize<'de> for Limits {
                 Ok(limits)
             }
         }
-        from.deserialize_map(Table)
+        deserializer.deserialize_map(LimitsVisitor)
     }
 }

@@ -1,8 +1,8 @@
 //! Measures how much of a quota is used. A meter is one quota with its used amount.
 //!
-//! A quota has a window. In a window of a minute, the used amount decreases continuously. An hour, a day or a month
-//! begin at full hours, at midnight or at the first of the month (UTC), and then nothing is used. A quota of work at
-//! once has no time: work takes a place in it until the work ends.
+//! A quota has a window of time. In a window of a minute, the used amount decreases continuously. The longer windows
+//! begin at full hours, at midnight or at the first of the month (UTC), and the used amount is then zero again. A quota
+//! of concurrent work has no window of time: work takes a place in it until the work ends.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use toolrack_host::{Quantity, Quota, quota::Window};
 /// How long work should wait before it tries again, if a quota of concurrent work has no free place.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// For how many minutes overuse can keep a quota of a minute used up: for a day. Otherwise one wrong report, such as a
-/// model provider's number of tokens, would keep work waiting for years.
+/// The maximum number of minutes for which overuse keeps a quota of a minute used up: a day. Without this bound, one
+/// wrong report, such as a huge number of tokens from a model provider, would keep work waiting for years.
 const MAX_MINUTES_OF_OVERUSE: f64 = 24.0 * 60.0;
 
 /// The tolerance when amounts are compared, because fractions of them are not exact.
 const TOLERANCE: f64 = 1e-6;
 
-/// A clock of dates that never goes back. When the machine's clock is set back, this one goes on by tokio's clock,
-/// which tests can control.
+/// A clock that shows dates and never goes back. When the machine's clock is set back, this one goes on by tokio's
+/// clock, which tests can control.
 #[derive(Debug)]
 pub(super) struct Clock {
     /// The time that this clock last showed, and the same time on the clock of tokio.
@@ -42,12 +42,12 @@ impl Clock {
     /// Returns the time, while the clock of the machine shows `machine_time`.
     fn now_at_least(&self, machine_time: DateTime<Utc>) -> DateTime<Utc> {
         let mut last_shown = self.last_shown.lock();
-        let (shown, shown_instant) = *last_shown;
+        let (shown_time, shown_instant) = *last_shown;
         let instant = Instant::now();
         let passed = TimeDelta::from_std(instant.duration_since(shown_instant)).unwrap_or_default();
         // After a suspension of the machine, tokio's clock is behind the machine's.
-        let time = (shown + passed).max(machine_time);
-        // Without this, the clock could go back, and a meter that was brought up to date before would stand still until
+        let time = (shown_time + passed).max(machine_time);
+        // Without this, the clock could go back. A meter that is already at a later time would then stand still until
         // the clock reaches that time again.
         *last_shown = (time, instant);
         time
@@ -62,14 +62,14 @@ pub struct Meter {
     /// when a new window begins.
     used: f64,
     /// The time at which `used` was right.
-    at: DateTime<Utc>,
+    measured_at: DateTime<Utc>,
 }
 
 impl Meter {
     /// Creates a meter with the amount `used` at this time.
     #[must_use]
     pub fn new(quota: Quota, used: f64, at: DateTime<Utc>) -> Self {
-        Self { quota, used: bounded(quota, used), at }
+        Self { quota, used: clamped(quota, used), measured_at: at }
     }
 
     /// Returns its quota.
@@ -81,13 +81,13 @@ impl Meter {
     /// Returns the amount as of the last [`Self::advance`], rounded up.
     #[must_use]
     pub fn used(&self) -> u64 {
-        whole(self.used)
+        round_up(self.used)
     }
 
     /// Returns the exact amount, and the time for which it is right.
     #[must_use]
     pub fn reading(&self) -> (f64, DateTime<Utc>) {
-        (self.used, self.at)
+        (self.used, self.measured_at)
     }
 
     /// Returns whether the amount still counts after a restart. The amount of a quota of concurrent work does not.
@@ -98,33 +98,33 @@ impl Meter {
 
     /// Returns which fraction of the quota this amount is.
     pub(super) fn fraction(&self, amount: u64) -> f64 {
-        float(amount) / limit_of(self.quota)
+        to_f64(amount) / limit_of(self.quota)
     }
 
     /// Brings the amount up to date at `now`. Does nothing if `now` is in the past.
     pub fn advance(&mut self, now: DateTime<Utc>) {
-        if now <= self.at {
+        if now <= self.measured_at {
             return;
         }
         self.used = match self.quota.window() {
-            Window::Minute => (self.used - seconds(now - self.at) * limit_of(self.quota) / 60.0).max(0.0),
-            window if window_end(window, self.at).is_some_and(|end| end <= now) => 0.0,
+            Window::Minute => (self.used - to_seconds(now - self.measured_at) * limit_of(self.quota) / 60.0).max(0.0),
+            window if window_end(window, self.measured_at).is_some_and(|end| end <= now) => 0.0,
             _ => self.used,
         };
-        self.at = now;
+        self.measured_at = now;
     }
 
     /// Returns how long to wait before more can be used. `None` if more can be used now. Call [`Self::advance`] before.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
-        let missing = self.used + 1.0 - limit_of(self.quota);
-        if missing <= TOLERANCE {
+        let missing_amount = self.used + 1.0 - limit_of(self.quota);
+        if missing_amount <= TOLERANCE {
             return None;
         }
         Some(match self.quota.window() {
             Window::AtOnce => RETRY_AFTER,
-            Window::Minute => Duration::from_secs_f64(missing * 60.0 / limit_of(self.quota)),
-            _ => self.renews_at().and_then(|end| (end - self.at).to_std().ok()).unwrap_or(RETRY_AFTER),
+            Window::Minute => Duration::from_secs_f64(missing_amount * 60.0 / limit_of(self.quota)),
+            _ => self.renews_at().and_then(|end| (end - self.measured_at).to_std().ok()).unwrap_or(RETRY_AFTER),
         })
     }
 
@@ -137,14 +137,15 @@ impl Meter {
         match self.quota.window() {
             Window::Minute => {
                 let wait = Duration::from_secs_f64(self.used * 60.0 / limit_of(self.quota));
-                Some(self.at + TimeDelta::from_std(wait).unwrap_or_default())
+                Some(self.measured_at + TimeDelta::from_std(wait).unwrap_or_default())
             }
-            window => window_end(window, self.at),
+            window => window_end(window, self.measured_at),
         }
     }
 
+    /// Counts `amount`.
     pub(super) fn add(&mut self, amount: u64) {
-        self.used = bounded(self.quota, self.used + float(amount));
+        self.used = clamped(self.quota, self.used + to_f64(amount));
     }
 
     /// Frees a place in a quota of concurrent work.
@@ -156,6 +157,7 @@ impl Meter {
         self.quota.quantity() == quantity
     }
 
+    /// Returns whether this is a quota of concurrent work.
     pub(super) fn is_at_once(&self) -> bool {
         self.quota.window() == Window::AtOnce
     }
@@ -166,11 +168,11 @@ impl Meter {
 }
 
 /// Returns the end of the window that contains this time.
-fn window_end(window: Window, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    let date = at.date_naive();
+fn window_end(window: Window, time: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let date = time.date_naive();
     let midnight = date.and_time(NaiveTime::MIN).and_utc();
     match window {
-        Window::Hour => Some(midnight + TimeDelta::hours(i64::from(at.hour()) + 1)),
+        Window::Hour => Some(midnight + TimeDelta::hours(i64::from(time.hour()) + 1)),
         Window::Day => midnight.checked_add_days(Days::new(1)),
         Window::Month => date.with_day(1)?.and_time(NaiveTime::MIN).and_utc().checked_add_months(Months::new(1)),
         // `AtOnce` and `Minute` have no windows that begin anew.
@@ -178,17 +180,18 @@ fn window_end(window: Window, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
     }
 }
 
-fn seconds(passed: TimeDelta) -> f64 {
-    passed.to_std().unwrap_or_default().as_secs_f64()
+/// Returns a time span in seconds. A negative one counts as zero.
+fn to_seconds(span: TimeDelta) -> f64 {
+    span.to_std().unwrap_or_default().as_secs_f64()
 }
 
 /// Returns the limit, or 1 for a stored limit of 0, which no file can set.
 fn limit_of(quota: Quota) -> f64 {
-    float(quota.limit()).max(1.0)
+    to_f64(quota.limit()).max(1.0)
 }
 
-/// Returns `used`, but not less than nothing, and for a quota of a minute not more than its overuse may be.
-fn bounded(quota: Quota, used: f64) -> f64 {
+/// Returns `used`, but at least 0, and for a quota of a minute at most the overuse that it allows.
+fn clamped(quota: Quota, used: f64) -> f64 {
     let used = used.max(0.0);
     match quota.window() {
         Window::Minute => used.min(limit_of(quota) * MAX_MINUTES_OF_OVERUSE),
@@ -197,12 +200,12 @@ fn bounded(quota: Quota, used: f64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^53, or so large that one more does not matter")]
-fn float(amount: u64) -> f64 {
+fn to_f64(amount: u64) -> f64 {
     amount as f64
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an amount is never negative")]
-fn whole(amount: f64) -> u64 {
+fn round_up(amount: f64) -> u64 {
     (amount - TOLERANCE).ceil().max(0.0) as u64
 }
 

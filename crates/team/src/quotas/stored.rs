@@ -1,5 +1,5 @@
-//! Stores how much of each quota was used, so that a restart does not reset the amounts. A row belongs to a holder, who
-//! shares the quota: all members of the tenant together, one member, or the clients of one profile.
+//! Stores how much of each quota was used, so that a restart does not reset the amounts. A row belongs to a holder, the
+//! group that shares the quota: all members of the tenant together, one member, or the clients of one profile.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use toolrack_store::{QuotaUse, Store, StoreError};
 
 use super::{Counts, Inner, Meter, Meters, TenantQuotas};
 
-/// The longest time between two writes. A process that is killed loses what it counted since the last write.
+/// The longest time between two writes. A killed process loses its counts since the last write.
 const WRITE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The amounts are written sooner if more than this fraction of a quota was used since the last write.
@@ -20,19 +20,19 @@ const WRITE_FRACTION: f64 = 0.005;
 /// The shortest pause between two writes.
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
 
-/// The holder in the store that stands for all members of a tenant together.
+/// The name of the holder in the store that stands for all members of a tenant together.
 pub(super) const TENANT_HOLDER: &str = "tenant";
 
-/// The beginning of the holder that stands for a member. The [key](Principal::key) of the member follows.
+/// The beginning of the name of a holder that stands for a member. The [key](Principal::key) of the member follows.
 pub(super) const MEMBER_PREFIX: &str = "member ";
 
-/// The beginning of the holder that stands for a profile. The name of the profile follows.
+/// The beginning of the name of a holder that stands for a profile. The name of the profile follows.
 pub(super) const PROFILE_PREFIX: &str = "profile ";
 
-/// The stored amounts of holders that have no meters yet, by holder.
+/// The stored amounts of holders that have no meters yet, by the name of the holder.
 pub(super) type StoredUses = HashMap<String, Vec<QuotaUse>>;
 
-/// Returns the holder that stands for the member with this key in the store.
+/// Returns the name under which the store keeps the amounts of the member with this key.
 #[must_use]
 pub fn holder_of_member(key: &str) -> String {
     format!("{MEMBER_PREFIX}{key}")
@@ -52,7 +52,8 @@ impl Meters {
         for quota_use in stored.unwrap_or_default() {
             let is_of_quota = |meter: &&mut Meter| meter.is_lasting() && meter.quota().name() == quota_use.quota;
             if let Some(meter) = self.meters.iter_mut().find(is_of_quota) {
-                // A time in the future comes from a clock that was wrong. Until then, the quota would stay used up.
+                // A time in the future comes from a clock that was wrong. With it, the quota would stay used up until
+                // that time.
                 *meter = Meter::new(meter.quota(), quota_use.used, quota_use.at.min(now));
             }
         }
@@ -81,7 +82,7 @@ impl Inner {
 impl Counts {
     /// Calls `apply` with each holder, its name for users, and its meters.
     fn for_each(&mut self, mut apply: impl FnMut(String, Option<&str>, &mut Meters)) {
-        apply(TENANT_HOLDER.to_owned(), None, &mut self.all);
+        apply(TENANT_HOLDER.to_owned(), None, &mut self.tenant);
         for member in self.by_member.values_mut() {
             apply(stored_member_holder(&member.principal), Some(member.principal.name()), &mut member.meters);
         }
@@ -104,7 +105,7 @@ impl TenantQuotas {
             counts.stored.entry(quota_use.holder.clone()).or_default().push(quota_use);
         }
         let tenant_uses = counts.stored.remove(TENANT_HOLDER);
-        counts.all = std::mem::take(&mut counts.all).with_stored(tenant_uses.as_deref(), now);
+        counts.tenant = std::mem::take(&mut counts.tenant).with_stored(tenant_uses.as_deref(), now);
         Ok(())
     }
 
@@ -122,23 +123,23 @@ impl TenantQuotas {
         if uses.is_empty() {
             return Ok(());
         }
-        let saved = store.put_quota_uses(&uses).await;
-        if saved.is_err() {
+        let result = store.put_quota_uses(&uses).await;
+        if result.is_err() {
             // Above zero, so that the next call writes all amounts, but not so high that a write is due at once.
             self.0.counts.lock().for_each(|_, _, meters| meters.unwritten = WRITE_FRACTION);
         }
-        saved
+        result
     }
 
-    /// Writes the amounts into `store` in batches until `ending` is cancelled, and then once more.
-    pub async fn save_until(self, store: Store, ending: CancellationToken) {
-        let mut rounds = interval(WRITE_INTERVAL);
-        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    /// Writes the amounts into `store` in batches until `shutdown` is cancelled, and then once more.
+    pub async fn save_until(self, store: Store, shutdown: CancellationToken) {
+        let mut ticks = interval(WRITE_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_last = tokio::select! {
-                _ = rounds.tick() => false,
+                _ = ticks.tick() => false,
                 () = self.0.write_due.notified() => false,
-                () = ending.cancelled() => true,
+                () = shutdown.cancelled() => true,
             };
             if let Err(error) = self.save(&store).await {
                 tracing::warn!("the use of quotas was not written: {error}");
@@ -148,14 +149,14 @@ impl TenantQuotas {
             }
             tokio::select! {
                 () = sleep(WRITE_PAUSE) => {}
-                () = ending.cancelled() => {}
+                () = shutdown.cancelled() => {}
             }
         }
     }
 }
 
 /// Keeps the amounts of a profile that no longer has quotas, in case it gets some again.
-pub(super) fn set_aside(stored: &mut StoredUses, name: &Arc<str>, meters: &Meters) {
+pub(super) fn keep_profile_uses(stored: &mut StoredUses, name: &Arc<str>, meters: &Meters) {
     let holder = stored_profile_holder(name);
     let uses = meters.lasting_uses(&holder, Some(name)).collect();
     stored.insert(holder, uses);

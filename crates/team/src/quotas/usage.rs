@@ -12,7 +12,7 @@ use super::{
     stored::{MEMBER_PREFIX, PROFILE_PREFIX, stored_member_holder},
 };
 
-/// Who shares a quota.
+/// The group that shares a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// All members of the tenant together.
@@ -51,7 +51,7 @@ impl Holder {
 /// How much of a quota is used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Usage {
-    /// Who shares the quota.
+    /// The group that shares the quota.
     pub holder: Holder,
     /// The quota.
     pub quota: Quota,
@@ -80,8 +80,8 @@ impl Usage {
 }
 
 impl TenantQuotas {
-    /// Returns what is used by all members together, by the clients of each profile, and by each member of whom an
-    /// amount is known.
+    /// Returns how much all members together, the clients of each profile, and each member use. Leaves out members of
+    /// whom no amount is known.
     #[must_use]
     pub fn usage(&self) -> Vec<Usage> {
         let now = self.0.clock.now();
@@ -93,14 +93,14 @@ impl TenantQuotas {
             usage_of_meters(Holder::of_member(&member.principal), &member.meters, now).collect::<Vec<_>>()
         };
         usage.extend(members.into_iter().flat_map(usage_of_member));
-        // All stored amounts of a holder have its name, so the first one is enough to know it.
-        let mut stored: Vec<_> = counts
+        // All stored amounts of a holder have its name, so take the name from the first one.
+        let mut stored_members: Vec<_> = counts
             .stored
             .iter()
             .filter_map(|(holder, uses)| Some((holder.strip_prefix(MEMBER_PREFIX)?, uses)))
             .collect();
-        stored.sort_by_key(|(key, uses)| (uses.first().and_then(|quota_use| quota_use.name.as_deref()), *key));
-        usage.extend(stored.into_iter().flat_map(|(key, uses)| {
+        stored_members.sort_by_key(|(key, uses)| (uses.first().and_then(|quota_use| quota_use.name.as_deref()), *key));
+        usage.extend(stored_members.into_iter().flat_map(|(key, uses)| {
             let name = uses.first().and_then(|quota_use| quota_use.name.clone());
             let key = key.to_owned();
             let meters = Meters::new(&self.0.limits.each_member, now).with_stored(Some(uses), now);
@@ -109,15 +109,15 @@ impl TenantQuotas {
         usage
     }
 
-    /// Returns what is used by this member, by all members together, and by the clients of each profile.
+    /// Returns how much this member, all members together, and the clients of each profile use.
     #[must_use]
     pub fn usage_of(&self, member: &Principal) -> Vec<Usage> {
         let now = self.0.clock.now();
         let counts = self.0.counts.lock();
         let meters = counts.by_member.get(&membership(member)).map(|member| member.meters.clone());
         let meters = meters.unwrap_or_else(|| {
-            let stored = counts.stored.get(&stored_member_holder(member)).map(Vec::as_slice);
-            Meters::new(&self.0.limits.each_member, now).with_stored(stored, now)
+            let stored_uses = counts.stored.get(&stored_member_holder(member)).map(Vec::as_slice);
+            Meters::new(&self.0.limits.each_member, now).with_stored(stored_uses, now)
         });
         let member_usage = usage_of_meters(Holder::of_member(member), &meters, now).collect::<Vec<_>>();
         [member_usage, self.0.shared_usage(&counts, now)].concat()
@@ -130,18 +130,18 @@ impl TenantQuotas {
     #[must_use]
     pub fn stored_usage(&self) -> Vec<Usage> {
         let mut usage = self.usage();
-        // What is under way in another process is not stored.
+        // The store does not know the work that is under way in another process.
         usage.retain(|usage| usage.quota.window() != Window::AtOnce);
         let (now, counts) = (self.0.clock.now(), self.0.counts.lock());
         let usage_of_profile = |quota_use: &QuotaUse| {
             let holder = Holder::Profile { name: quota_use.holder.strip_prefix(PROFILE_PREFIX)?.into() };
             let quota = Quota::from_name_and_limit(&quota_use.quota, quota_use.limit)?;
-            // As in `Meters::with_stored`: a time in the future was written by a clock that was wrong.
+            // A time in the future comes from a clock that was wrong.
             Some(Usage::of(holder, Meter::new(quota, quota_use.used, quota_use.at.min(now)), now))
         };
-        let mut stored: Vec<_> = counts.stored.values().flatten().collect();
-        stored.sort_by_key(|quota_use| (quota_use.holder.as_str(), quota_use.quota.as_str()));
-        usage.extend(stored.into_iter().filter_map(usage_of_profile));
+        let mut stored_uses: Vec<_> = counts.stored.values().flatten().collect();
+        stored_uses.sort_by_key(|quota_use| (quota_use.holder.as_str(), quota_use.quota.as_str()));
+        usage.extend(stored_uses.into_iter().filter_map(usage_of_profile));
         usage
     }
 }
@@ -154,7 +154,7 @@ impl Inner {
         let profile_usage = profiles
             .into_iter()
             .flat_map(|(name, meters)| usage_of_meters(Holder::Profile { name: Arc::clone(name) }, meters, now));
-        usage_of_meters(Holder::Tenant, &counts.all, now).chain(profile_usage).collect()
+        usage_of_meters(Holder::Tenant, &counts.tenant, now).chain(profile_usage).collect()
     }
 }
 

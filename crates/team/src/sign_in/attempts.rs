@@ -1,6 +1,6 @@
-//! Derives the secrets of sign-ins that are under way. The daemon keeps no table of sign-ins, which a flood could fill:
-//! the browser has a secret in a cookie, and the state, the nonce and the verifier of each sign-in are derived from
-//! that secret.
+//! Derives the secrets of sign-ins that are under way. The browser keeps one secret in a cookie, and the daemon derives
+//! the state, the nonce and the verifier of each sign-in from it. So the daemon needs no table of sign-ins, which a
+//! flood could fill.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use data_encoding::HEXLOWER;
@@ -23,8 +23,8 @@ pub(super) struct Browser(Zeroizing<String>);
 /// A sign-in that came back to the browser in which it began.
 pub(super) struct ReturnedAttempt {
     pub(super) attempt: Attempt,
-    /// The address to which the browser goes next.
-    pub(super) to: String,
+    /// The path to which the browser goes next.
+    pub(super) return_path: String,
 }
 
 impl Browser {
@@ -48,40 +48,40 @@ impl Browser {
         &self.0
     }
 
-    /// Begins a sign-in after which the browser goes to `to`.
-    pub(super) fn begin(&self, to: &str) -> Result<Attempt, NoRandom> {
+    /// Begins a sign-in. After it, the browser goes to `return_path`.
+    pub(super) fn begin(&self, return_path: &str) -> Result<Attempt, NoRandom> {
         let attempt_id = random_text::<16>(NO_PREFIX)?;
-        Ok(self.attempt(&attempt_id, to))
+        Ok(self.attempt(&attempt_id, return_path))
     }
 
     /// Returns the sign-in with this state (`ID.PATH.SEAL`, see [`Self::attempt`]), if it began in this browser.
     pub(super) fn find_attempt(&self, state: &str) -> Option<ReturnedAttempt> {
         let mut parts = state.split('.');
-        let (attempt_id, to, _) = (parts.next()?, parts.next()?, parts.next()?);
-        let to = String::from_utf8(URL_SAFE_NO_PAD.decode(to).ok()?).ok()?;
-        let attempt = self.attempt(attempt_id, &to);
-        bool::from(attempt.state.as_bytes().ct_eq(state.as_bytes())).then_some(ReturnedAttempt { attempt, to })
+        let (attempt_id, encoded_path, _) = (parts.next()?, parts.next()?, parts.next()?);
+        let return_path = String::from_utf8(URL_SAFE_NO_PAD.decode(encoded_path).ok()?).ok()?;
+        let attempt = self.attempt(attempt_id, &return_path);
+        bool::from(attempt.state.as_bytes().ct_eq(state.as_bytes())).then_some(ReturnedAttempt { attempt, return_path })
     }
 
-    /// Derives the secrets of a sign-in. Its state is the id, the encoded path `to`, and a seal over both, with a dot
-    /// between them.
-    fn attempt(&self, attempt_id: &str, to: &str) -> Attempt {
-        let seal = HEXLOWER.encode(&self.derive("state", attempt_id, to));
+    /// Derives the secrets of a sign-in. Its state is the id, the encoded path `return_path`, and a seal over both,
+    /// with a dot between them.
+    fn attempt(&self, attempt_id: &str, return_path: &str) -> Attempt {
+        let seal = HEXLOWER.encode(&self.derive("state", attempt_id, return_path));
         Attempt {
-            state: format!("{attempt_id}.{}.{seal}", URL_SAFE_NO_PAD.encode(to)),
-            nonce: HEXLOWER.encode(&self.derive("nonce", attempt_id, to)),
-            verifier: URL_SAFE_NO_PAD.encode(self.derive("verifier", attempt_id, to)),
+            state: format!("{attempt_id}.{}.{seal}", URL_SAFE_NO_PAD.encode(return_path)),
+            nonce: HEXLOWER.encode(&self.derive("nonce", attempt_id, return_path)),
+            verifier: URL_SAFE_NO_PAD.encode(self.derive("verifier", attempt_id, return_path)),
         }
     }
 
     /// Derives bytes from the browser's secret. Each purpose gets different bytes.
-    fn derive(&self, purpose: &str, attempt_id: &str, to: &str) -> [u8; 32] {
+    fn derive(&self, purpose: &str, attempt_id: &str, return_path: &str) -> [u8; 32] {
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()) else {
             // Cannot happen: HMAC accepts keys of every length.
             return [0; 32];
         };
-        // With the length of each part, so that no byte can move from one part to the next.
-        for part in [purpose, attempt_id, to] {
+        // Includes the length of each part, so that no byte can move from one part to the next.
+        for part in [purpose, attempt_id, return_path] {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part.as_bytes());
         }
@@ -98,7 +98,7 @@ mod tests {
         let (browser, other) = (Browser::from_cookie(None).unwrap(), Browser::from_cookie(None).unwrap());
         let attempt = browser.begin("/servers?a=b").unwrap();
         let returned = browser.find_attempt(&attempt.state).unwrap();
-        assert_eq!((&*returned.to, &returned.attempt.nonce), ("/servers?a=b", &attempt.nonce));
+        assert_eq!((&*returned.return_path, &returned.attempt.nonce), ("/servers?a=b", &attempt.nonce));
         assert_eq!(returned.attempt.verifier, attempt.verifier);
         assert!((43..=128).contains(&attempt.verifier.len()));
         assert!(other.find_attempt(&attempt.state).is_none());

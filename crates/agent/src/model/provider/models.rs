@@ -1,7 +1,7 @@
 //! Lists the sizes and prices of models, as their providers published them.
 //!
-//! The table is replaced as a whole when prices change. A model that is not in it works, but its size and its cost are
-//! unknown. Prices are list prices for the standard tier, short contexts and caches of five minutes.
+//! The maintainers replace the table as a whole when prices change. A model that is not in it works, but its size and
+//! its cost are unknown. Prices are list prices for the standard tier, short contexts and caches of five minutes.
 //!
 //! Source: the catalogue of rig-core 0.44.0, which comes from models.dev, as of 2026-10-07.
 
@@ -28,14 +28,15 @@ impl KnownModel {
     #[must_use]
     pub fn find(provider: &str, model: &str) -> Option<&'static Self> {
         // Fewer than four digits are a version: `claude-opus-5-5` is another model than `claude-opus-5`.
-        let is_date = |rest: &str| {
-            rest.strip_prefix(['-', '@'])
+        let is_date_suffix = |suffix: &str| {
+            suffix
+                .strip_prefix(['-', '@'])
                 .is_some_and(|date| date.len() >= 4 && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
         };
         let provider_models = || KNOWN_MODELS.iter().filter(|known| known.provider == provider);
         provider_models()
             .find(|known| known.name == model)
-            .or_else(|| provider_models().find(|known| model.strip_prefix(known.name).is_some_and(is_date)))
+            .or_else(|| provider_models().find(|known| model.strip_prefix(known.name).is_some_and(is_date_suffix)))
     }
 }
 
