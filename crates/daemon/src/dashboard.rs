@@ -127,7 +127,7 @@ mod tests {
     use axum::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
     use axum::http::{Response, StatusCode};
 
-    use super::{Assets, COMMON_HEADERS, Guide, answer, etag, file};
+    use super::{Assets, COMMON_HEADERS, Guide, etag, find_file, serve_file};
 
     fn text(path: &str) -> String {
         let file = Assets::get(path).unwrap_or_else(|| panic!("{path} is not there"));

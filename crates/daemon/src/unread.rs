@@ -113,7 +113,7 @@ mod tests {
         Router::new()
             .route("/read", post(|body: Bytes| async move { body.len().to_string() }))
             .route("/ignored", any(|| async { "ignored" }))
-            .layer(from_fn(read))
+            .layer(from_fn(read_rest))
     }
 
     /// Whether the answer to a request with this body says that the connection closes.
